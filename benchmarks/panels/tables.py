@@ -21,6 +21,8 @@ READING: dict[str, tuple[str, dict[str, object]]] = {
     "pisa2009": ("pisa2009/pisaitems.csv.gz", {}),
     "votes": ("votes/UCI_VOTERS.data", {"header": None}),
     "car": ("car/UCI_CAR.data", {"header": None}),
+    "gss7402": ("gss7402/gss7402.csv.gz", {}),
+    "doctorvisits": ("doctorvisits/doctorvisits.csv.gz", {}),
 }
 """Files, and how pandas reads them."""
 

@@ -2,5 +2,5 @@
 
 from pmflib_flows.blas_threads import use_one_thread
 
-# before anything imports NumPy, which looks at the environment then
+# before anything imports NumPy, which reads the environment at import
 use_one_thread()

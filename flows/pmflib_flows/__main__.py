@@ -1,4 +1,4 @@
-"""Entry point of the command ``pmf``: what can go wrong before the command line is there is one line."""
+"""Entry point of the command ``pmf``, which reports failures before the command line is loaded in one line."""
 
 import atexit
 import sys
@@ -7,24 +7,24 @@ from pmflib.core.machine import load_while_there_is_room
 from pmflib_flows.interruptions import ignore_signals, is_interruption, pass_signals
 
 READING_SECONDS = 10.0
-"""Longest wait at the end of the process for the thread in which Zarr reads, seconds."""
+"""Maximum time to wait at exit for the thread in which Zarr reads, seconds."""
 
 
 def main() -> None:
-    """Load the command line and run it: the process ends with it."""
-    # the first to be registered is the last to be called: from there on Python takes itself apart, and a signal would
-    # take the place of the exit code
+    """Load and run the command line, then end the process."""
+    # registered first, so called last: from here on Python shuts down, and a signal would replace the exit code
     atexit.register(ignore_signals)
     try:
         try:
             load_while_there_is_room()
             from pmflib_flows import cli
         except ModuleNotFoundError as error:
-            # the library is installed without it; a module of ours that is absent is a defect, and has its traceback
+            # the library is installed without the extra; a missing module of our own is a defect, shown with its
+            # traceback
             if (error.name or "").partition(".")[0] in {"pmflib_flows", "pmflib_tasks", "pmflib"}:
                 raise
             print(
-                f"error: the command line needs {error.name!r}, which the extra 'pipeline' brings: "
+                f"error: the command line needs {error.name!r}, which the extra 'pipeline' installs: "
                 "pip install 'pmflib[pipeline]'",
                 file=sys.stderr,
             )
@@ -33,19 +33,20 @@ def main() -> None:
     except (KeyboardInterrupt, RuntimeError) as error:
         if not is_interruption(error):
             raise
-        print("interrupted: the same command goes on from here", file=sys.stderr)
+        print("interrupted: run the same command again to continue", file=sys.stderr)
         sys.exit(130)
     finally:
         pass_signals()
-        # the last to be registered is the first to be called: before Zarr's own
+        # registered last, so called first: before Zarr's own handler
         atexit.register(_stop_reading)
 
 
 def _stop_reading() -> None:
-    """Stop the loop in which Zarr reads, and wait for it.
+    """Stop the event loop in which Zarr reads, and wait for it.
 
-    Zarr does so too, but waits a fifth of a second; on a busy machine, after an interruption, that is too short, and it
-    prints a traceback. Nothing reads any more: the threads that Python waits for have ended, others are stopped.
+    Zarr also does so, but waits only a fifth of a second; on a busy machine, after an interruption, that is too short
+    and prints a traceback. Nothing is being read at this point: threads that Python waits for have ended, and others
+    are stopped.
     """
     sync = sys.modules.get("zarr.core.sync")
     loop, thread = (getattr(sync, name, [None])[0] for name in ("loop", "iothread"))

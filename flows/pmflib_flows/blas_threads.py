@@ -1,4 +1,4 @@
-"""One thread for linear algebra: runs have the same bits on machines of any size, and workers do not fight."""
+"""Single-threaded linear algebra, so that runs have equal bits on any machine and workers do not compete for cores."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import os
 import sys
 
 LIBRARIES = ("OMP", "OPENBLAS", "MKL", "BLIS")
-"""Libraries of linear algebra by the names of their settings: OMP_NUM_THREADS, ..."""
+"""Linear algebra libraries, by the prefixes of their environment variables: OMP_NUM_THREADS, ..."""
 
 
 def use_one_thread() -> None:
-    """Have linear algebra work in one thread, in this process and those that it starts.
+    """Make linear algebra use one thread, in this process and those that it starts.
 
     Notes
     -----
-    Sums that are shared out over threads have other last bits with each number of them, and a search that compares
-    likelihoods may then take another way. Processors are kept busy by Dask, one thread of a worker each. A number of
-    threads that is set in the environment stays.
+    The last bits of sums computed in several threads depend on their number, and a search that compares likelihoods may
+    then take a different path. Processors are kept busy by Dask, with one thread per worker. A number of threads set in
+    the environment is respected.
     """
     if any(f"{library}_NUM_THREADS" in os.environ for library in LIBRARIES):
         return
     os.environ |= {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
     if "numpy" in sys.modules:
-        # it has read the environment already
+        # the library has already read the environment
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(1)

@@ -1,4 +1,4 @@
-"""The command ``pmf``: its words, its signals, and what it prints of what stopped it."""
+"""The command ``pmf``: its commands, signal handling, and error messages."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ app = typer.Typer(
     help="The joint distribution of many categorical variables, from very large logs. Start with `pmf demo`, or with "
     "`pmf infer DATA` and then `pmf run pipeline.toml`.",
     epilog="Exit codes: 0 done, "
-    "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
-    "6 held back by quality, 7 cluster, 130 interrupted, 141 output closed, 143 terminated.",
+    "1 bug in pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
+    "6 stopped by a quality check, 7 cluster, 130 interrupted, 141 output closed, 143 terminated.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -64,7 +64,7 @@ GROUPS: dict[str, tuple[Callable[..., object], ...]] = {
         doctor,
     ),
 }
-"""Commands as the help lists them, in the order in which a user meets them."""
+"""Commands in the order of the help, which is the order in which a new user meets them."""
 for group, verbs in GROUPS.items():
     for verb in verbs:
         app.command(rich_help_panel=group)(verb)
@@ -81,7 +81,7 @@ def show_options(
         typer.Option("--debug", help="Show the traceback of an error; anywhere in the command."),
     ] = False,
 ) -> None:
-    """Name the options that `main` takes from the command before anything else is read."""
+    """Declare the options that `main` removes from the command line before anything else is parsed."""
 
 
 # typer does not export the base of all errors of usage
@@ -89,7 +89,7 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """Run the command; errors that a user can correct are one paragraph; others show a traceback with ``--debug``."""
+    """Run the command; errors that a user can correct are one paragraph, others show a traceback with ``--debug``."""
     words = sys.argv[1:] or ["--help"]
     debug = "--debug" in words
     if words == ["--version"]:
@@ -100,7 +100,7 @@ def main() -> None:
     if debug:
         words.remove("--debug")
     else:
-        # an error is printed once, below; Prefect stores its own log with the run
+        # an error is printed once, below; Prefect also logs it with the run
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     terminations: list[int] = []
 
@@ -109,33 +109,33 @@ def main() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, terminate)
-    # as it stands it would be raw
+    # unescaped otherwise
     warnings.showwarning = _warn
     try:
-        # what typer itself prints of wrong usage would be raw
+        # usage errors printed by typer itself would be unescaped
         ending = app(words, standalone_mode=False)
         sys.stdout.flush()
     except USAGE_ERROR as error:
         message = error.format_message()  # type: ignore[attr-defined]
         _refuse([f"error: {message} --help shows what there is"], USAGE)
     except OutputClosedError:
-        # nor may Python fail when it flushes what is left
+        # nor may Python fail when it flushes the remaining output
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(OUTPUT_CLOSED)
     except BaseException as error:
-        # what breaks after a termination breaks because of it, also in libraries that raise an error of their own
+        # errors after a termination are its consequences, even if a library raises its own error
         if terminations or is_interruption(error):
             ending = INTERRUPTED
         elif debug or not isinstance(error, Exception):
             raise
         else:
             _refuse(*explain(error))
-    # what typer returns after an interruption is the exit code of one
+    # after an interruption, typer returns its exit code
     if ending == INTERRUPTED:
-        # reads and writes that were under way are given up: that is what an interruption is
+        # pending reads and writes are abandoned, as an interruption requires
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         word, code = ("terminated", TERMINATED) if terminations else ("interrupted", INTERRUPTED)
-        _refuse([f"{word}: the store is valid; the same command goes on from here"], code)
+        _refuse([f"{word}: the store is valid; run the same command again to continue"], code)
     sys.exit(ending if isinstance(ending, int) else 0)
 
 

@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 
 class OutputClosedError(Exception):
-    """Whoever read standard output has closed it."""
+    """Standard output was closed by its reader."""
 
 
 class SafeConsole(Console):
-    """A console on which no text acts: neither as an escape sequence, nor as markup of Rich, nor as an emoji.
+    """Console that escapes all text, so that data cannot act as escape sequences, Rich markup or emoji codes.
 
-    Texts and cells of tables are escaped by `show_text`, so that a string is one line. What else is rendered is
-    escaped once more before it is written, but for line ends.
+    Texts and cells of tables are escaped by `show_text`, so that a string is one line. Other content is escaped again
+    before it is written, except for line ends.
     """
 
     def __init__(self, **options: Any) -> None:
-        # texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
+        # lines are wrapped by the terminal, if at all, so that output in a file can be searched and copied
         super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text of a string, escaped."""
+        """Return an escaped string as text."""
         return super().render_str(show_text(text), **(options | {"markup": False, "emoji": False}))
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Segments of anything, escaped where they are not controls of Rich's own."""
+        """Yield escaped segments, except for Rich's own control segments."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment
@@ -51,7 +51,7 @@ class SafeConsole(Console):
                 yield Segment(text, segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Go on in silence where nobody reads the progress any more; end where nobody reads the results."""
+        """Continue silently if nobody reads the progress; stop if nobody reads the results."""
         if not self.stderr:
             raise OutputClosedError
         self.quiet = True
@@ -61,13 +61,13 @@ out = SafeConsole()
 err = SafeConsole(stderr=True)
 
 MESSAGE_BYTES = 2000
-"""Bytes of an error or a warning as they are shown, at most, however long the texts of data in it are."""
+"""Maximum number of bytes shown of an error or a warning, however long the data in it."""
 ENDING_BYTES = 600
-"""Bytes at the end of one that is too long, where the remedy stands."""
+"""Number of bytes kept at the end of a longer message, where the remedy is."""
 
 
 def cut_message(lines: Sequence[str]) -> list[str]:
-    """Lines as a terminal shows them, without their middle where they are too long."""
+    """Return lines for the terminal, without their middle part if they are too long."""
     shown = "\n".join(map(show_text, lines))
     content = shown.encode("utf-8", "backslashreplace")
     if len(content) <= MESSAGE_BYTES:
@@ -82,7 +82,7 @@ ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeli
 
 
 def load_pipeline(path: Path) -> PipelineConfig:
-    """Read a pipeline configuration; what that needs is imported here, and not for ``--help``."""
+    """Load a pipeline configuration; imports are delayed so that ``--help`` is fast."""
     from pmflib_tasks.config import load_config
 
     return load_config(path)
@@ -90,7 +90,7 @@ def load_pipeline(path: Path) -> PipelineConfig:
 
 @contextmanager
 def progress_shown(as_json: bool) -> Iterator[None]:
-    """Unless the output is JSON, show progress while a flow runs."""
+    """Show progress while a flow runs, unless the output is JSON."""
     from pmflib.display.progress_bars import draw_progress
 
     with draw_progress(SafeConsole(stderr=True, quiet=as_json)):
@@ -98,7 +98,7 @@ def progress_shown(as_json: bool) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON on standard output: exact, and with escapes for what its encoding cannot hold."""
+    """Print JSON on standard output, with escapes for characters that its encoding cannot represent."""
     text = json.dumps(value, ensure_ascii=False, indent=1)
     encoding = sys.stdout.encoding or "utf-8"
     try:

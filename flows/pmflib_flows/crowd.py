@@ -1,4 +1,4 @@
-"""Label logs: labels of many workers in, true labels and workers out."""
+"""Flow for label logs: from labels of many workers to estimated true labels and workers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from pmflib_tasks.worker_model import choose_worker_model, find_warm_start, work
 
 @pipeline_flow(name="crowd")
 def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
-    """Find the true labels of a label log.
+    """Estimate the true labels of a label log.
 
     Parameters
     ----------
     config
-        Path of a pipeline configuration file whose source is long: sample the task, variable the worker, value the
-        label. Its section ``crowd`` names the method and the labels that there are.
+        Path of a pipeline configuration file whose source is long: sample is the task, variable the worker, value the
+        label. Section ``crowd`` gives the method and the possible labels.
     accept_quality
-        Whether what guards of quality would stop is accepted, this once.
+        Whether to accept data that fail a quality check, for this run only.
 
     Returns
     -------
-    Facts for people: where labels and workers are, what was found, rows read and set aside.
+    Facts for display: locations of labels and workers, findings, rows read and rejected.
     """
     checked = load_config(config)
     with (
@@ -87,19 +87,19 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
 def guard_labels(
     config: PipelineConfig, run: RunDraft, last: RunRecord | None, *, accepted: bool
 ) -> None:
-    """Run the guards on the dataset of a run; its facts get the findings.
+    """Run the quality checks on the dataset of a run, and add the findings to its facts.
 
     Raises
     ------
     QualityError
-        If a guard holds the run back.
+        If a check stops the run.
     """
     stages = run.stages
     stages["quality"] = check_label_quality(config, stages["dataset"], last)
     findings = read_findings(config, stages["quality"])
     if accepted:
         findings = accept(findings)
-    # a record names no worker
+    # records do not name workers
     shown = [replace(each, named=()) for each in condense(findings)]
     run.facts["quality"] = [asdict(each) for each in shown]
     named_in = f"{stages['quality'].path}/{FINDINGS} of the store"

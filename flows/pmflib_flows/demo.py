@@ -100,7 +100,7 @@ def _run_ratings(folder: Path, n_users: int, seed: int, *, data_only: bool) -> D
     report_progress("generate", 1, 1, f"{written.n_rows:,} rows")
     columns = {"sample": "user", "variable": "movie", "value": "rating", "time": "ts"}
     source = make_source({"path": "log/*.csv", "layout": "long", **columns})
-    # the schema of this log is known; `pmf infer` would take damaged rows for levels, which a user would delete
+    # the schema of this log is known; `pmf infer` would treat damaged values as levels, which a user would delete
     truth.schema.save(folder / "schema.json")
     config = _draft(folder, source)
     demo = DemoRun(written.n_rows, str(config))
@@ -150,7 +150,7 @@ def _draft(folder: Path, source: SourceOptions, rank: int = RANK) -> Path:
 
 
 def describe_demo(about: str, demo: DemoRun) -> Iterator[Any]:
-    """Yield tables and lines for people: facts of the run, errors against the truth, what to try next.
+    """Yield tables and lines for display: facts of the run, errors against the truth, and suggestions.
 
     Parameters
     ----------

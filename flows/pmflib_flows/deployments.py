@@ -1,4 +1,4 @@
-"""Flows of Prefect that deployments start: see ``deploy/prefect.yaml``."""
+"""Prefect flows started by deployments; see ``deploy/prefect.yaml``."""
 
 from pmflib_flows import etl as _etl
 from pmflib_flows import gc as _gc

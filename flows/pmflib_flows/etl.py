@@ -1,6 +1,6 @@
-"""The flow that a schedule runs, and its first parts: each flow runs the stages up to its own.
+"""The scheduled flow, and flows for its first parts, each of which runs all stages up to its own.
 
-A stage whose result is in the manifest returns at once, so a flow continues where an earlier one stopped.
+A stage whose result is in the manifest returns immediately, so a flow continues where an earlier one stopped.
 """
 
 from __future__ import annotations
@@ -67,22 +67,22 @@ def fit_flow(config: str) -> Reference:
 def etl(
     config: str, accept_quality: bool = False, rehash: bool = False, quick: bool = False
 ) -> dict[str, Any]:
-    """Ingest, count, guard, fit, refine, evaluate, publish.
+    """Ingest, count, check quality, fit, refine, evaluate and publish.
 
     Parameters
     ----------
     config
         Path of a pipeline configuration file.
     accept_quality
-        Whether what guards of quality would stop is accepted, this once.
+        Whether to accept data that fail a quality check, for this run only.
     rehash
-        Whether to read the bytes of all sources, also of those that seem not to have changed.
+        Whether to read the contents of all sources, including those that seem unchanged.
     quick
-        Whether to take a minute at most for the choice of the rank.
+        Whether to limit the choice of the rank to a minute.
 
     Returns
     -------
-    Facts of the run for people: those of its record, its outcome and reason, and where the live model is.
+    Facts of the run for display: those of its record, its outcome and reason, and the location of the live model.
     """
     checked = load_config(config)
     if quick:
@@ -109,20 +109,20 @@ def etl(
 
 
 def find_base(config: PipelineConfig) -> dict[str, Reference]:
-    """References by stage of the last complete run, for the next one to build upon; none if there is no such run."""
+    """Return references by stage of the last complete run as the base of the next one; empty if there is none."""
     last = find_last_run(open_store(config), config.name)
     return {} if last is None else last.stages
 
 
 def name_counted(base: dict[str, Reference]) -> tuple[Reference, Reference] | None:
-    """Dataset of an earlier run and its counts; None if there is none."""
+    """Return the dataset of an earlier run and its counts; None if there is none."""
     return (base["dataset"], base["counts"]) if base else None
 
 
 def run_to_counts(
     config: PipelineConfig, address: str, stages: dict[str, Reference], *, rehash: bool = False
 ) -> None:
-    """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
+    """Run the stages from new data to counts; references are added as stages are reached."""
     check_run_width(config, load_schema(config))
     base = find_base(config)
     dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
@@ -130,23 +130,23 @@ def run_to_counts(
 
 
 def guard(config: PipelineConfig, run: RunDraft, *, accepted: bool) -> None:
-    """Run the guards on the dataset and the counts of a run.
+    """Run the quality checks on the dataset and the counts of a run.
 
     Parameters
     ----------
     config
         The pipeline.
     run
-        Run under way; its facts get the findings.
+        Current run, whose facts receive the findings.
     accepted
-        Whether the run goes on whatever guards say.
+        Whether the run continues even if a check fails.
 
     Raises
     ------
     SourceError
-        If there is nothing to learn from: this is never accepted.
+        If there are no usable data; this is never accepted.
     QualityError
-        If a guard holds the run back.
+        If a check stops the run.
     """
     store, stages = open_store(config), run.stages
     live_run = None if run.live is None else find_run_of(store, config.name, run.live)
@@ -166,11 +166,11 @@ def guard(config: PipelineConfig, run: RunDraft, *, accepted: bool) -> None:
 def run_to_model(
     config: PipelineConfig, address: str, stages: dict[str, Reference], facts: dict[str, object]
 ) -> None:
-    """Run the stages from the counts to the refined model; facts are added as they are known.
+    """Run the stages from the counts to the refined model; facts are added as they become known.
 
-    A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model. Traits are
-    fitted to the samples; warm, with what was chosen for the live model. Where traits and latent classes are compared,
-    a fit from scratch makes both, and a warm one goes on with what the live model is.
+    A model is fitted from scratch, with starts made from the counts, or warm-started from the live model. Traits are
+    fitted to the samples; a warm start uses the settings of the live model. If traits and latent classes are compared,
+    a fit from scratch makes both, and a warm start continues with the family of the live model.
     """
     dataset, counts = stages["dataset"], stages["counts"]
     store = open_store(config)
@@ -201,7 +201,7 @@ def run_to_model(
 def run_to_classes(
     config: PipelineConfig, address: str, stages: dict[str, Reference], start: Reference | None
 ) -> None:
-    """Run the stages from the counts to refined latent classes, from scratch or from a model of them."""
+    """Run the stages from the counts to refined latent classes, from scratch or from a given model."""
     dataset, counts = stages["dataset"], stages["counts"]
     if start is None:
         if config.model.rank == "auto":
@@ -215,9 +215,9 @@ def run_to_classes(
 def run_to_choice(
     config: PipelineConfig, address: str, stages: dict[str, Reference], refusal: str
 ) -> None:
-    """Fit latent classes and, unless there is a reason to refuse them, traits; and take the better model.
+    """Fit latent classes and, unless there is a reason against them, traits, and choose the better model.
 
-    Start and rank are stages of the run where the model is of latent classes: they are what it came from.
+    The stages start and rank belong to the run if the model has latent classes, which were made from them.
     """
     dataset, classes = stages["dataset"], dict(stages)
     run_to_classes(config, address, classes, None)

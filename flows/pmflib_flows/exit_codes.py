@@ -1,9 +1,9 @@
-"""Exit codes of the command, by what has stopped it, and what it says then.
+"""Exit codes and error messages of the command.
 
-0 done; 1 a defect of ours, shown with ``--debug``; 2 wrong usage or configuration; 3 the data do not fit: source or
-schema; 4 the store: an artefact is missing or damaged; 5 it would not fit in memory; 6 held back by a guard of quality;
-7 the cluster: no scheduler, or no workers; 130 interrupted; 141 whoever read the output closed it; 143 terminated.
-What goes wrong before this file can be imported is said by `pmflib_flows.__main__`, with the same codes.
+0 success; 1 a bug, shown with ``--debug``; 2 wrong usage or configuration; 3 the data do not fit: source or schema; 4
+store: an artefact is missing or damaged; 5 insufficient memory; 6 stopped by a quality check; 7 cluster: no scheduler
+or no workers; 130 interrupted; 141 output closed by its reader; 143 terminated. Errors before this module can be
+imported are reported by `pmflib_flows.__main__` with the same codes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pmflib.core.errors import (
 DEFECT = 1
 """Exit code of an error that no user can correct."""
 USAGE = 2
-"""Exit code of wrong usage, and of errors of no class that has one."""
+"""Exit code of wrong usage, and of errors without a code of their own."""
 INTERRUPTED = 130
-"""Exit code of an interruption, as shells have it for SIGINT."""
+"""Exit code of an interruption, following the shell's convention for SIGINT."""
 OUTPUT_CLOSED = 141
-"""Exit code where whoever read the output has closed it, as shells have it for SIGPIPE."""
+"""Exit code if the reader of the output has closed it, following the shell's convention for SIGPIPE."""
 TERMINATED = 143
-"""Exit code of a termination, as shells have it for SIGTERM."""
+"""Exit code of a termination, following the shell's convention for SIGTERM."""
 
 NO_MEMORY = (
     "failed to map segment",
@@ -39,7 +39,7 @@ NO_MEMORY = (
     "can't start new thread",
     "Failed to launch worker thread",
 )
-"""What the loader of libraries, Python and Arrow say where the process may take no more memory, or no more threads."""
+"""Messages of the library loader, Python and Arrow if the process may use no more memory or threads."""
 
 EXIT_CODES: dict[type[PmfError], int] = {
     ConfigError: USAGE,
@@ -51,31 +51,31 @@ EXIT_CODES: dict[type[PmfError], int] = {
     MemoryPlanError: 5,
     QualityError: 6,
 }
-"""Exit code of the command by the class of the error."""
+"""Exit code by class of the error."""
 
 
 def find_exit_code(error: type[PmfError]) -> int:
-    """Exit code of a class of errors: that of the nearest class it is made from that has one."""
+    """Return the exit code of an error class: that of its nearest base class with a code."""
     return next((EXIT_CODES[each] for each in error.__mro__ if each in EXIT_CODES), USAGE)
 
 
 def explain(error: Exception) -> tuple[list[str], int]:
-    """Say what stopped a command.
+    """Describe the error that stopped a command.
 
     Parameters
     ----------
     error
-        What was raised, and is no interruption.
+        The error, which is not an interruption.
 
     Returns
     -------
-    Lines to print, as they are: secrets in them are not masked. And the exit code.
+    Lines to print, in which secrets are not yet masked, and the exit code.
     """
-    # a store that could not be read for want of memory is not damaged, whatever its error says
+    # a store that could not be read for lack of memory is not damaged, whatever the error says
     is_whole = isinstance(error, StoreError) and _says_no_memory(error.__cause__)
     if isinstance(error, PmfError) and not is_whole:
         message = f"error: {error}"
-        # options that are wrong, findings, and the question and the carets under it, are lines of their own
+        # invalid options, findings, and the question with its carets, are on separate lines
         has_lines = isinstance(error, ConfigError | QuestionError | QualityError)
         lines = message.split("\n") if has_lines else [message]
         return lines, find_exit_code(type(error))
@@ -86,14 +86,14 @@ def explain(error: Exception) -> tuple[list[str], int]:
         )
         return [said], EXIT_CODES[MemoryPlanError]
     if isinstance(error, OSError) and error.errno is not None:
-        said = f"error: the system refused what is needed ({error}); see to it, then run again"
+        said = f"error: a request to the system failed ({error}); correct the cause, then run again"
         return [said], EXIT_CODES[StoreError]
     defect = f"defect: {type(error).__name__}: {error}"
     return [defect, "run again with --debug for a traceback"], DEFECT
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
-    """Whether the memory was exhausted: for data, or for a library or a thread, of which Python says so otherwise."""
+    """Return whether memory was exhausted, for data or for a library or thread, which Python reports differently."""
     while error is not None:
         if isinstance(error, MemoryError) or _says_no_memory(error):
             return True
@@ -102,6 +102,6 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 
 def _says_no_memory(error: BaseException | None) -> bool:
-    """Whether a library says in its own words that there was no memory, or no thread."""
+    """Return whether a library's own message says that memory or threads were exhausted."""
     is_one = isinstance(error, ImportError | OSError | RuntimeError)
     return is_one and any(sign in str(error) for sign in NO_MEMORY)

@@ -1,4 +1,4 @@
-"""Collection of artefacts that nothing needs any more, as a schedule runs it."""
+"""Scheduled deletion of artefacts that are no longer needed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pmflib_tasks.stage import open_store
 
 @pipeline_flow(name="gc")
 def gc_flow(config: str, keep_runs: int = 30) -> dict[str, object]:
-    """Delete artefacts that no kept run, live model or run under way needs; records of runs stay.
+    """Delete artefacts that no kept run, live model or current run needs; run records are kept.
 
     Parameters
     ----------
     config
-        Path of a pipeline configuration file; the other pipelines of its store keep theirs.
+        Path of a pipeline configuration file; other pipelines of its store keep their runs as well.
     keep_runs
-        Runs to keep of every pipeline of the store.
+        Number of runs to keep for every pipeline of the store.
 
     Returns
     -------
-    What was deleted and what is kept, by kind: numbers and bytes.
+    Numbers and bytes of deleted and kept artefacts by kind.
     """
     found = collect(open_store(load_config(config)), keep_runs)
     log_line(f"{found.bytes:,} bytes freed")

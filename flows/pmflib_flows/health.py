@@ -360,7 +360,7 @@ def find_existing_folder(path: str) -> Path:
 
 
 def find_lacking_conditions(objects: Objects, name: str) -> str:
-    """Say which condition of publication a storage does not keep; empty if it keeps all of them.
+    """Return which condition of publication a storage does not meet; empty if it meets all of them.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ def find_lacking_conditions(objects: Objects, name: str) -> str:
 
 
 def see_object(location: str, name: str) -> str:
-    """Say why this process cannot read an object; empty if it can.
+    """Return why this process cannot read an object; empty if it can.
 
     Parameters
     ----------
@@ -457,7 +457,7 @@ def check_versions(client: Client) -> HealthLine:
 
 
 def _read_packages(described: Mapping[str, Any]) -> dict[str, str]:
-    """Versions by package as Dask reports them; empty for a package that is not installed."""
+    """Return versions by package as reported by Dask; empty for a package that is not installed."""
     return {name: version or "" for name, version in described["packages"].items()}
 
 
@@ -552,7 +552,7 @@ def check_memory(config: PipelineConfig, client: Client) -> HealthLine:
 
 
 def list_plans(config: PipelineConfig, n_threads: int) -> list[PlanWorker]:
-    """Memory plans of counting and, where the rank is configured, of EM.
+    """List the memory plans of counting and, if the rank is configured, of EM.
 
     Parameters
     ----------
@@ -633,7 +633,7 @@ def _report_scheduler(address: str, error: Exception) -> HealthLine:
 
 
 def _is_open(address: str) -> bool:
-    """Whether an address is neither encrypted nor on loopback."""
+    """Return whether an address is neither encrypted nor on loopback."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     local = host in ("localhost", "::1") or host.startswith("127.")
@@ -648,7 +648,7 @@ def _list(names: Sequence[str]) -> str:
 def _ask(
     client: Client, function: Callable[..., Any], *arguments: Any, seconds: float = ASK_SECONDS
 ) -> dict[str, Any]:
-    """Result of a function on each worker, or the exception that it raised; empty without a client.
+    """Call a function on each worker; returns results or exceptions by worker, empty without a client.
 
     Raises
     ------
@@ -673,5 +673,5 @@ def _ask(
 
 
 async def _call_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function beside a worker's event loop, which a disk that hangs would block."""
+    """Call a function outside a worker's event loop, so that a hanging disk does not block the loop."""
     return await asyncio.to_thread(function, *arguments)

@@ -1,4 +1,4 @@
-"""Interruptions that come where a class is being made, and after a command has ended."""
+"""Handling of interruptions during class creation, and after a command has ended."""
 
 import signal
 from types import FrameType
@@ -7,22 +7,22 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def is_interruption(error: BaseException | None) -> bool:
-    """Whether an error is an interruption, or was made from one: Python 3.11 does so where a class is being made."""
+    """Return whether an error is an interruption or was caused by one; Python 3.11 wraps them during class creation."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__
     return error is not None
 
 
 def pass_signals() -> None:
-    """Let one signal of each kind pass, for the command has ended: a second one breaks a wait for its threads."""
+    """Ignore one signal of each kind, because the command has ended; a second one interrupts waiting for threads."""
     for number in SIGNALS:
-        # what the system does with a signal, or a shell has it ignored, stays
+        # signals ignored by the system or the shell stay ignored
         if callable(signal.getsignal(number)):
             signal.signal(number, _pass_one)
 
 
 def ignore_signals() -> None:
-    """Let all signals pass."""
+    """Ignore all signals."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

@@ -1,4 +1,4 @@
-"""What all flows share: they are flows of Prefect where it has a server, and plain functions where it has none."""
+"""Base of all flows: Prefect flows if a server is configured, otherwise plain functions."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ R = TypeVar("R")
 
 
 class PipelineFlow(Generic[P, R]):
-    """A run of stages, from the path of a pipeline configuration file on.
+    """A run of stages, given the path of a pipeline configuration file.
 
     Parameters
     ----------
     name
         Name of the flow.
     function
-        What it does; its first parameter is the path of a pipeline configuration file.
+        Function to run; its first parameter is the path of a pipeline configuration file.
 
     Attributes
     ----------
     fn
-        The function, for a run in this process alone.
+        The function, for a run in this process only.
 
     Notes
     -----
-    Importing Prefect, and starting a server for one run, would take longer than a small pipeline: without a server the
-    function is called as it is. The history of the pipeline is in its store either way.
+    Importing Prefect and starting a server for one run would take longer than a small pipeline, so without a server the
+    function is called directly. The history of the pipeline is in its store in either case.
     """
 
     def __init__(self, name: str, function: Callable[P, R]) -> None:
@@ -44,12 +44,12 @@ class PipelineFlow(Generic[P, R]):
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run: by Prefect where a server is configured, or else in this process alone."""
+        """Run by Prefect if a server is configured, otherwise in this process."""
         return self.flow(*args, **kwargs) if is_server_configured() else self.fn(*args, **kwargs)
 
     @cached_property
     def flow(self) -> Flow[P, R]:
-        """The flow of Prefect."""
+        """Return the Prefect flow."""
         with import_quickly():
             from pmflib_flows.prefect_flow import make_flow
 
@@ -57,17 +57,17 @@ class PipelineFlow(Generic[P, R]):
 
 
 def pipeline_flow(name: str) -> Callable[[Callable[P, R]], PipelineFlow[P, R]]:
-    """Make a function a flow. Its first parameter is the path of a pipeline configuration file."""
+    """Turn a function into a flow. Its first parameter is the path of a pipeline configuration file."""
     return lambda function: PipelineFlow(name, function)
 
 
 def is_server_configured() -> bool:
-    """Whether Prefect is configured to use a server, in the environment or in its own files.
+    """Return whether Prefect is configured to use a server, by the environment or its own files.
 
     Notes
     -----
-    To import Prefect for its settings takes a second of processor time: this is done only where one of its files, or a
-    chosen profile, could configure a server.
+    Importing Prefect to read its settings takes a second, so this is done only if one of its files, or a selected
+    profile, could configure a server.
     """
     if os.environ.get("PREFECT_API_URL"):
         return True
@@ -90,11 +90,11 @@ def _has_prefect_files() -> bool:
 
 @contextmanager
 def import_quickly() -> Iterator[None]:
-    """Collect no garbage while the context lasts: imports of Prefect take a seventh less processor time."""
+    """Disable garbage collection within the context, which makes importing Prefect a seventh faster."""
     gc.disable()
     try:
         yield
     finally:
-        # what has been imported is never looked at again
+        # imported objects are exempt from later collections
         gc.freeze()
         gc.enable()

@@ -1,4 +1,4 @@
-"""Flows of Prefect: their runs' names, their log, and the state of a run that was held back."""
+"""Prefect flows: names of runs, logging, and the state of runs stopped by a quality check."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 HELD_BACK = "HeldBack"
-"""Name of the state of a run that a guard of quality held back; its type is FAILED. Automations wait for it."""
+"""Name of the state, of type FAILED, of a run stopped by a quality check. Automations can wait for it."""
 
 
 def name_run() -> str:
-    """Name a flow run after its pipeline and the digest of its configuration; of one that does not read, the file."""
+    """Name a flow run after its pipeline and the digest of its configuration, or after the file if it is invalid."""
     path = str(flow_run.parameters.get("config", ""))
     try:
         config = load_config(path)
     except Exception:
-        # the flow meets the same error, and says what is wrong; raised here, it would be a crash without a name
+        # the flow meets and reports the same error; raised here, it would be a crash without a name
         return name_pipeline(path)
     return f"{config.name}-{config.digest[:8]}"
 
 
 def make_flow(name: str, function: Callable[P, R]) -> Flow[P, R]:
-    """Make a function a Prefect flow. Its first parameter is the path of a pipeline configuration file."""
+    """Turn a function into a Prefect flow. Its first parameter is the path of a pipeline configuration file."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -47,7 +47,7 @@ def make_flow(name: str, function: Callable[P, R]) -> Flow[P, R]:
             except QualityError as error:
                 if not is_flow_run():
                     raise
-                # who called the flow gets the error all the same
+                # the caller of the flow still gets the error
                 return cast(R, Failed(name=HELD_BACK, message=str(error), data=error))
 
     return flow(name=name, flow_run_name=name_run)(run)

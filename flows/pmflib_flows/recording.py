@@ -1,4 +1,4 @@
-"""What every run leaves behind, however it ends: a record in the history of its pipeline, and events of lineage."""
+"""Recording of runs, however they end: a record in the history of the pipeline, and lineage events."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import StageRun, open_store
 
 MAX_NOTICES = 200
-"""Most notices, such as of workers that are lost, that the record of a run keeps."""
+"""Maximum number of notices, such as lost workers, in the record of a run."""
 
 
 @dataclass
 class RunDraft:
-    """What is known of a run under way; it becomes a `RunRecord` when the run ends.
+    """Information on a current run, which becomes a `RunRecord` when the run ends.
 
     Parameters
     ----------
     action
-        What is being done.
+        Action performed by the run.
     live
-        Model that is live; the run replaces it if its own is promoted.
+        Live model; replaced if the run promotes its own.
     before
         Model that was live when the run decided about its own.
     outcome, reason
-        How the run ends: "failed" until it has decided about its model.
+        Outcome of the run: "failed" until it has decided about its model.
     stages, inputs, facts
         As in `RunRecord`; stages are added as they are reached.
     number
-        Number of the record, once it is written.
+        Number of the record, once written.
     """
 
     action: Action
@@ -70,7 +70,7 @@ class RunDraft:
     number: int = 0
 
     def settle(self, record: RunRecord, live: Reference | None) -> RunRecord:
-        """Record of a run whose pipeline has this live model by now: what became live meanwhile is not undone."""
+        """Return the record of a run, given the current live model: a model that became live meanwhile is kept."""
         if self.live == self.before:
             return replace(record, live=live)
         if live in (self.before, self.live):
@@ -88,7 +88,7 @@ class StageUsage:
         self._workers: dict[str, list[ProcessUsage]] = {}
 
     def note(self, stage: StageRun) -> None:
-        """Add a run of a stage that has ended."""
+        """Add a finished run of a stage."""
         if stage.is_over:
             self._client.setdefault(stage.stage, []).append(stage.client)
             self._workers.setdefault(stage.stage, []).extend(stage.workers)
@@ -118,20 +118,20 @@ class StageUsage:
 def record_run(
     config: PipelineConfig, action: Action = "run", name: str = ""
 ) -> Iterator[RunDraft]:
-    """Write the record of a run when it ends: also where it fails, is held back or interrupted.
+    """Write the record of a run when it ends, including failures, quality stops and interruptions.
 
     Parameters
     ----------
     config
         The pipeline.
     action
-        What is being done.
+        Action performed by the run.
     name
-        Name of the history, where it is not that of the pipeline, or of its labels if these are found.
+        Name of the history, if it differs from that of the pipeline or of its labels.
 
     Yields
     ------
-    The draft, for the run to fill in; once the record is written, with its outcome, reason, live model and number.
+    The draft, to be filled in by the run; after the record is written, it has outcome, reason, live model and number.
     """
     store, started = open_store(config), now()
     name = name or (name_labelling(config.name) if action == "labels" else config.name)
@@ -153,7 +153,7 @@ def record_run(
         draft.inputs = draft.inputs or [
             replace(file, name=mask_secrets(file.name)) for file in list_sources(store, dataset)
         ]
-        # account of rows of the dataset that the run has reached
+        # row counts of the dataset that the run has reached
         entry = None if dataset is None else store.find(dataset.identity)
         if entry is not None and entry.summary:
             draft.facts.setdefault("rows", entry.summary)
@@ -179,7 +179,7 @@ def record_run(
         draft.outcome, draft.reason = record.outcome, record.reason
         draft.live, draft.number = record.live, record.number
 
-    # to the end: what the run has made is anybody's to clear up until the record says that it is needed
+    # held to the end: until the record is written, nothing shows that the results of the run are needed
     with (
         keep_erasures_out(store, f"{RECORDS}/{name}/{KNOWN}"),
         hold_lease(store.objects, f"{action} of pipeline {config.name}"),
@@ -199,7 +199,7 @@ def record_run(
                 draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
             known = isinstance(error, PmfError)
             draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
-            # the error of the run says more than that its record could not be written either
+            # the error of the run is more informative than the failure to write its record
             with suppress(StoreError):
                 write(events)
             _end(events, draft, error)
@@ -209,7 +209,7 @@ def record_run(
 
 
 def _mask(value: Any) -> Any:
-    """Plain JSON types without the secrets that URLs in them may hold."""
+    """Return plain JSON types in which secrets in URLs are masked."""
     if isinstance(value, dict):
         return {key: _mask(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -218,7 +218,7 @@ def _mask(value: Any) -> Any:
 
 
 def _end(events: RunEvents, draft: RunDraft, error: BaseException | None = None) -> None:
-    """Say how a run has ended."""
+    """Send the event for the end of a run."""
     events.end_run(
         draft.outcome,
         reason=draft.reason,
@@ -232,18 +232,18 @@ def _end(events: RunEvents, draft: RunDraft, error: BaseException | None = None)
 
 @contextmanager
 def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
-    """Send the event of a run that starts, and those of its stages while the context lasts.
+    """Send the events for the start of a run and for its stages within the context.
 
     Parameters
     ----------
     config
         The pipeline.
     name
-        Name of the job: of the pipeline, or of what else is run.
+        Job name: that of the pipeline, or of another command.
 
     Yields
     ------
-    The events, for the one that ends the run. Their run has the id of the flow run in Prefect.
+    The events, used to end the run. The run has the id of the Prefect flow run.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
 
 @contextmanager
 def follow_run(config: PipelineConfig) -> Iterator[None]:
-    """Send the events of a run that decides about no model, and leaves no record."""
+    """Send the events of a run that makes no decision about a model and leaves no record."""
     with keep_erasures_out(open_store(config)), emit_events(config, config.name) as events:
         try:
             yield

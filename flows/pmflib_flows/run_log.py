@@ -1,4 +1,4 @@
-"""What Prefect shows of a flow run: a log that says what the command line says, and what its report says first."""
+"""Log and artifacts of flow runs in Prefect, with the content of the command-line output and the report's summary."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from pmflib_flows.run_tables import ROWS, make_labels_table, make_run_tables
 from pmflib_tasks.prefect_runs import is_flow_run, make_artifact_key
 
 LOG_SECONDS = 30.0
-"""Seconds between lines on a running stage: logs of scheduled runs are kept, and stay short."""
+"""Interval between log lines on a running stage, seconds, which keeps logs of scheduled runs short."""
 
 LOG_WIDTH = 120
-"""Columns of tables in the log."""
+"""Width of tables in the log, characters."""
 
 
 class _LogLines:
-    """A file for a console: every line becomes a message of a logger."""
+    """File for a console in which every line becomes a log message."""
 
     def __init__(self, logger: logging.Logger | logging.LoggerAdapter[Any]) -> None:
         self._logger, self._rest = logger, ""
 
     def write(self, text: str) -> int:
-        """Log the lines that are whole."""
+        """Log complete lines."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             if line.strip():
@@ -42,12 +42,12 @@ class _LogLines:
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: a line is logged when it is whole."""
+        """Do nothing: lines are logged when they are complete."""
 
 
 @contextmanager
 def log_progress() -> Iterator[None]:
-    """Log the progress of stages while the context lasts, in a flow run; outside one, nothing is logged."""
+    """Log the progress of stages within the context, in a flow run only."""
     if not is_flow_run():
         yield
         return
@@ -56,20 +56,20 @@ def log_progress() -> Iterator[None]:
 
 
 def log_line(text: str) -> None:
-    """Log a line in a flow run; outside one, do nothing."""
+    """Log a line, in a flow run only."""
     if is_flow_run():
         _open_console().print(text)
 
 
 def log_run(name: str, record: RunRecord) -> None:
-    """Log how a run has ended, and show it in Prefect as an artifact; outside a flow run, do nothing.
+    """Log the outcome of a run and show it in Prefect as an artifact, in a flow run only.
 
     Parameters
     ----------
     name
         Name of the pipeline.
     record
-        Its record; number 0 if it could not be written.
+        Its record; the number is 0 if it could not be written.
     """
     if not is_flow_run():
         return
@@ -78,7 +78,7 @@ def log_run(name: str, record: RunRecord) -> None:
         for table in make_run_tables(facts):
             console.print(_without_lines(table))
     elif record.action == "labels":
-        # with it comes scipy, which a quiet night has no use for
+        # imports SciPy, which a run without new data does not need
         from pmflib.crowd.pipeline.summaries import LabelSummary
 
         if (found := LabelSummary.find(facts)) is not None:
@@ -97,12 +97,12 @@ def log_run(name: str, record: RunRecord) -> None:
 
         create_table_artifact(key=make_artifact_key(name, "run"), table=shown, description=title)
     except Exception as error:
-        # the run is over, and its record is in the store: a server that is gone changes nothing about that
+        # the run is over and its record is in the store, so a lost server does not matter
         console.print(f"the artifact of the run could not be stored: {error}")
 
 
 def publish_report(store: Store, name: str, record: RunRecord) -> None:
-    """Write the page of a run that Prefect has, and show there what it says first; outside a flow run, do nothing.
+    """Write the report page of a run, and show its summary in Prefect, in a flow run only.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def publish_report(store: Store, name: str, record: RunRecord) -> None:
     name
         Name of the pipeline.
     record
-        Record of the run, written. Where nothing was new, the page of the run before says it all, and none is written.
+        Record of the run, already written. If nothing was new, the previous page is still valid and none is written.
     """
     if not is_flow_run() or record.action not in ("run", "labels"):
         return
@@ -127,19 +127,19 @@ def publish_report(store: Store, name: str, record: RunRecord) -> None:
 
         report = gather_report(store, name, record.number)
         path = keep_page(store, name, record.number, render_page(report).encode("utf-8", "replace"))
-        # a browser opens no file of another machine, nor one of this from a page of a server
+        # browsers do not open files of another machine, nor local files from a page of a server
         create_markdown_artifact(
             key=make_artifact_key(name, "report"),
             markdown=write_summary(report, path),
             description=f"report of run {record.number}",
         )
     except Exception as error:
-        # the run is over, and its record is in the store: `pmf report` writes the page at any time
+        # the run is over and its record is in the store: `pmf report` can write the page at any time
         log_line(f"the report of the run was not written: {error}")
 
 
 def describe_account(account: DatasetAccount) -> str:
-    """Sentence on an account of rows: read, used, in quarantine by reason.
+    """Describe the numbers of rows: read, used, and in quarantine by reason.
 
     Examples
     --------
@@ -158,7 +158,7 @@ _COUNTED = {key: text for key, text in ROWS.items() if key.startswith("rows_")}
 
 
 def _without_lines(shown: Group | Text) -> Group | Text:
-    """The same, whose tables have no lines: whoever searches a log, or reads it by a program, wants words alone."""
+    """Return tables without lines, because logs are searched and parsed by programs."""
     for part in shown.renderables if isinstance(shown, Group) else ():
         if isinstance(part, Table):
             part.box = None

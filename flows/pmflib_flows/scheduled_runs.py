@@ -1,7 +1,7 @@
-"""Names of flow runs before they start: Prefect's scheduler gives them names of animals, and a flow names only its own.
+"""Names for scheduled flow runs, which Prefect would name after animals until they start.
 
-Whoever deploys names what is scheduled by then (``python -m pmflib_flows.scheduled_runs``), and each run what is
-scheduled after it, so that no run waits for its time without a name that says what it is.
+A deployment names the runs scheduled so far (``python -m pmflib_flows.scheduled_runs``), and each run names those
+scheduled after it, so that every waiting run has a descriptive name.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from pmflib_tasks.config import load_config
 TAG = "pmf"
 """Tag of the deployments of this package."""
 WAIT_SECONDS = 30.0
-"""How long to wait for the scheduler, which looks for new deployments every few seconds."""
+"""Maximum time to wait for the scheduler, which checks for new deployments every few seconds."""
 
 
 def name_pipeline(path: str) -> str:
-    """Name of the pipeline of a configuration file; of one that does not read, the file's."""
+    """Return the name of the pipeline in a configuration file, or the name of the file if it is invalid."""
     with suppress(Exception):
         return load_config(path).name
     return Path(path).stem or "unnamed"
 
 
 def name_scheduled_runs(client: SyncPrefectClient) -> list[str]:
-    """Name the runs that are scheduled after their deployment, pipeline and time; names of all that are scheduled.
+    """Name scheduled runs after their deployment, pipeline and time; returns the names of all scheduled runs.
 
     Parameters
     ----------
     client
-        Client of the server. Runs of deployments without the tag ``pmf`` are left alone.
+        Client of the server. Runs of deployments without the tag ``pmf`` are skipped.
     """
     deployments = {
         each.id: each.name
@@ -68,13 +68,13 @@ def name_scheduled_runs(client: SyncPrefectClient) -> list[str]:
 
 
 def name_next_runs() -> None:
-    """Name what is scheduled on the server of the flow run under way: names are no reason for it to fail."""
+    """Name the runs scheduled on the server of the current flow run; errors are ignored."""
     with suppress(Exception), get_client(sync_client=True) as client:
         name_scheduled_runs(client)
 
 
 def main() -> None:
-    """Name the runs of new deployments as soon as the scheduler has seen them, and print the names."""
+    """Name the runs of new deployments as soon as the scheduler has created them, and print the names."""
     with get_client(sync_client=True) as client:
         deadline = time.monotonic() + WAIT_SECONDS
         while not (names := name_scheduled_runs(client)) and time.monotonic() < deadline:

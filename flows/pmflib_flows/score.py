@@ -1,4 +1,4 @@
-"""The live model on samples: predictions, answers to questions about them, and what is missing of them filled."""
+"""Flows that apply the live model to samples: predictions, answers to questions, and imputation."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def score_flow(
     config
         Path of a pipeline configuration file.
     data
-        New samples, laid out as the pipeline's source; by default the samples of the last run, or, where samples have
+        New samples, in the layout of the pipeline's source; by default the samples of the last run or, if samples have
         no identifiers, the rows of the pipeline's files.
     questions
-        A file of questions about the samples of the last run; instead of scoring samples.
+        File of questions about the samples of the last run, in place of scoring.
     targets
         Variables to predict.
     probabilities
-        Whether the probability of every level of a target is asked for.
+        Whether to include the probability of every level of a target.
     keep
-        Variables that are passed through.
+        Variables to copy to the output.
     columns
-        Other columns that are passed through, of wide files without identifiers.
+        Other columns to copy to the output, for wide files without identifiers.
 
     Returns
     -------
@@ -89,27 +89,27 @@ def impute_flow(
     columns: tuple[str, ...] = (),
     seed: int | None = None,
 ) -> Reference:
-    """Fill what is missing of samples with draws from the live model.
+    """Impute missing answers of samples with draws from the live model.
 
     Parameters
     ----------
     config
         Path of a pipeline configuration file.
     draws
-        Number of times that every sample is filled, at least 1; of several, each from a fit to a bootstrap sample.
+        Number of imputations of every sample, at least 1; several are each based on a fit to a bootstrap sample.
     data, columns
         As for `score_flow`.
     seed
-        Seed of all that is drawn; None is the pipeline's.
+        Random seed; None uses that of the pipeline.
 
     Returns
     -------
-    Reference to the filled samples.
+    Reference to the imputed samples.
 
     Raises
     ------
     StoreError
-        If the pipeline has no live model yet, or the samples that it was fitted to are gone.
+        If the pipeline has no live model yet, or the samples to which it was fitted are missing.
     """
     checked = load_config(config)
     store = open_store(checked)
@@ -133,7 +133,7 @@ def impute_flow(
 
 
 def _find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRecord | None]:
-    """The last run of a pipeline, its live model, and the run that made that, if it is known."""
+    """Return the last run of a pipeline, its live model, and the run that made the model, if known."""
     last, live = find_last_run(store, name), find_live(store, name)
     if last is None or live is None:
         raise StoreError(f"pipeline {name!r} has no live model; `pmf run` makes one")
@@ -141,7 +141,7 @@ def _find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRe
 
 
 def _name_data(config: PipelineConfig, data: str) -> PipelineConfig:
-    """The pipeline with new files as its source, whose weights are not needed; without any, as it is."""
+    """Return the configuration with new files as its source, whose weights are not needed, if any are given."""
     if not data:
         return config
     unread = dict.fromkeys(DESIGN_OPTIONS)
@@ -150,13 +150,13 @@ def _name_data(config: PipelineConfig, data: str) -> PipelineConfig:
 
 
 def _ingest_data(config: PipelineConfig, address: str) -> Reference:
-    """Samples of new files, of which no row goes to quarantine for one unknown level."""
+    """Ingest samples from new files, in which a row with an unknown level is not rejected."""
     policy = soften_policy(config.schema_)
     return ingest(config.model_copy(update={"schema_": policy}), address)
 
 
 def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Reference:
-    """Samples of the last run; where the schema has changed and the live model has not, those that it was made from."""
+    """Return the samples of the last run, or those of the live model if the schema has changed since."""
     datasets = [run.stages["dataset"] for run in (last, made) if run is not None]
     entries = [store.find(dataset.identity) for dataset in datasets]
     schemas = {entry.options.get("schema") for entry in entries if entry is not None}
@@ -164,7 +164,7 @@ def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Re
 
 
 def _choose_reference(store: Store, dataset: Reference, made: RunRecord | None) -> Reference:
-    """Samples of the run that made the live model, so that percentiles stay the same; others where they are gone."""
+    """Return the samples of the run that made the live model, so that percentiles are stable, or others if missing."""
     if made is None or store.find(made.stages["dataset"].identity) is None:
         return dataset
     return made.stages["dataset"]

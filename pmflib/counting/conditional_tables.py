@@ -403,14 +403,6 @@ class WeightedTables:
         ]
         return found, round(self.totals.n_effective)
 
-    def find_effects(self, tables: Sequence[IntArray]) -> list[float]:
-        """Return the effective size of each table over that by weights alone (Kish); 1 without rows."""
-        found = []
-        for sums, squares, n in zip(self.sums, self.squares, self._find_worth(tables), strict=True):
-            squared = math.ldexp(float(squares.sum()), -self.shift)
-            found.append(n * squared / float(sums.sum()) ** 2 if n else 1.0)
-        return found
-
     def _find_worth(self, tables: Sequence[IntArray]) -> list[float]:
         sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
         each = zip(tables, self.sums, self.squares, sizes, strict=True)

@@ -1,7 +1,7 @@
-"""Method "auto": several starts and pseudo-counts, compared on held-out counts.
+"""Method "auto": choice of starting values and pseudo-counts on held-out counts.
 
-Counts of folds subtract: training counts are the total minus a fold, so that candidates are compared
-without a pass over the samples, by the held-out log-likelihood per pair of observed cells.
+Counts of folds can be subtracted: training counts are the total minus one fold. Candidates are therefore compared by
+the held-out log-likelihood per pair of observed cells without a pass over the samples.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ from pmflib.solvers.pairs.symnmf import fit_symnmf
 
 @dataclass(frozen=True)
 class AutoSettings:
-    """Limits of the method "auto". All are this library's own choices; none changes what is fitted in the limit.
+    """Limits of the method "auto", all chosen by this library; they do not affect the fit in the limit.
 
-    An update of the composite likelihood costs a few products of (n_levels, n_levels) by (n_levels, rank). Work is
-    counted in n_levels^2 rank; one core does some 3 x 10^8 a second.
+    An update of the composite likelihood costs a few products of matrices (n_levels, n_levels) and (n_levels, rank).
+    Work is measured as n_levels^2 rank; one core performs about 3 x 10^8 per second.
 
     Parameters
     ----------
     max_groups
-        Groups that folds are added up to, one of which is held out at a time: four fits for each pseudo-count.
+        Maximum number of groups of folds, one of which is held out at a time: four fits per pseudo-count.
     work_of_all_rounds, work_of_one_round
         Work of an update up to which all groups are held out in turn, and up to which one is: seconds of evaluation.
         Above, nothing is compared.
     work_of_fit
-        Work of all updates of a fit: a minute, and EM goes on from there.
+        Work of all updates of a fit: about a minute; EM continues from there.
     scored_iterations, iterations, least_iterations
-        Limits of updates: of a fit that is evaluated, of the last fit, and of the last fit of huge tables even where
-        ``work_of_fit`` is less.
+        Maximum numbers of updates: of an evaluated fit, of the final fit, and of the final fit of huge tables even if
+        ``work_of_fit`` is smaller.
     pair_iterations
-        Updates of "pairs": the start of EM need not converge, and with more states than pairs can distinguish the rest
-        fits noise.
+        Updates of "pairs": starting values for EM need not converge, and with more states than pairs can distinguish,
+        further updates fit noise.
     tol
-        Relative fall of the loss below which a fit has converged.
+        Relative decrease of the loss below which a fit has converged.
     opened_share
-        Share of perturbed marginals that is mixed into a start, so that states that came out empty or equal part again.
+        Weight of perturbed marginals mixed into starting values, to separate empty or identical states.
     start_levels
-        Levels of the variables that "pairs" fits; of more, those observed most. The others follow from these by one
-        update.
+        Number of levels of the variables fitted by "pairs"; with more levels, the most frequently observed variables
+        are used and the others follow by one update.
     imputation_rounds, rotations
-        Rounds of imputation, and rotations that are tried, of the start by symmetric NMF.
+        Number of imputation rounds and of starting rotations for symmetric NMF.
     """
 
     max_groups: int = 4
@@ -81,16 +81,16 @@ class AutoSettings:
     rotations: int = 4
 
     def is_large(self, n_levels: int, rank: int) -> bool:
-        """Whether candidates would cost too much, so that only the first start is used."""
+        """Return whether comparing candidates would be too expensive, so that only the first start is used."""
         return n_levels**2 * rank > self.work_of_one_round
 
     def limit_iterations(self, n_levels: int, rank: int) -> int:
-        """Limit of the updates of a fit of this size."""
+        """Return the maximum number of updates for a fit of this size."""
         within = self.work_of_fit // (n_levels**2 * rank)
         return max(self.least_iterations, min(self.iterations, within))
 
     def plan_work(self, n_levels: int, rank: int) -> int:
-        """Work of the updates of "auto" on tables of this size, n_levels^2 rank, most of it, where none converges."""
+        """Return the work of "auto" on tables of this size, n_levels^2 rank, if no fit converges early."""
         size = n_levels**2 * rank
         if self.limit_iterations(n_levels, rank) < self.iterations:
             within = min(n_levels, self.start_levels)
@@ -104,33 +104,33 @@ class AutoSettings:
 SETTINGS = AutoSettings()
 
 Start = Callable[[Marginals, FloatArray], Parameters]
-"""Makes a start of marginals and the variables' own PMFs."""
+"""Makes starting values from marginals and the variables' own PMFs."""
 
 
 def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Choose pseudo-counts on held-out folds and the start by the loss, and fit all counts.
+    """Choose the pseudo-count on held-out folds and the start by its loss, and fit all counts.
 
     Parameters
     ----------
     counts
-        Co-occurrence counts; a single fold leaves nothing to evaluate on.
+        Co-occurrence counts; with a single fold there is nothing to evaluate on.
     rank
-        Latent states, at least 1.
+        Number of latent states, at least 1.
     rng
-        Source of the random starts; the same seed gives the same fit.
+        Random generator for the starts; equal seeds give equal fits.
 
     Returns
     -------
-    The composite-likelihood fit to all counts, with weights by support. Its method is the start that was chosen and
-    "opt", or what ran instead; its notes say why.
+    The composite-likelihood fit to all counts, weighted by support. Its method is the chosen start and "opt", or the
+    method used instead; its notes explain why.
 
     Notes
     -----
-    Starts are symmetric NMF, CNMF-SPA and perturbed marginals; one that refuses the rank is left out.
-    Pseudo-counts are chosen on held-out folds from the first of these starts, then the start by the
-    loss. Large tables are evaluated on one fold; larger ones get the first start and no choice. Where the
-    tables are huge, or the rank is above what pairs can distinguish, it is `run_pairs`. A single state is fitted by
-    spa, and a single variable at random.
+    Starts are symmetric NMF, CNMF-SPA and perturbed marginals; those that do not support the rank are skipped.
+    Pseudo-counts are chosen on held-out folds with the first start, then the start is chosen by its loss. Large tables
+    are evaluated on one fold; larger ones use the first start without comparison. For huge tables, or a rank above what
+    pairs can distinguish, `run_pairs` is used. A single state is fitted by spa, and a single variable from a random
+    start.
     """
     if counts.schema.n_variables == 1 or rank == 1:
         return _fit_trivial(counts, rank, rng)
@@ -159,7 +159,7 @@ def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverR
     for name, start in starts.items():
         report_step(len(fits), len(starts), f"rank {rank}, fit from {name}")
         fits[name] = _fit(marginals, singles, start, pseudo_count, SETTINGS.iterations)
-    # under one pseudo-count all starts lower one loss: the training counts can choose
+    # with the same pseudo-count all starts have the same loss function, so the training loss can choose
     name = min(fits, key=lambda each: fits[each].loss_history[-1])
     losses = ", ".join(f"{each}: {fit.loss_history[-1]:.6g}" for each, fit in fits.items())
     notes += [reason, f"start {name}: least loss ({losses})"]
@@ -168,25 +168,25 @@ def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverR
 
 
 def run_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Make a start for EM from perturbed marginals and a few iterations on the pairs; each seed gives another.
+    """Make starting values for EM from perturbed marginals and a few iterations on pairs, depending on the seed.
 
-    Where the rank is far above what pairs can distinguish, EM on the samples ends higher from here than from random
-    starts, and higher than from a fit of the pairs that has converged. A single state is fitted by spa, and a single
-    variable at random.
+    If the rank is far above what pairs can distinguish, EM on the samples reaches a higher likelihood from here than
+    from random starts or from a converged fit of pairs. A single state is fitted by spa, and a single variable from a
+    random start.
 
     Parameters
     ----------
     counts
-        Co-occurrence counts; their folds are added up.
+        Co-occurrence counts; their folds are summed.
     rank
-        Latent states, at least 1.
+        Number of latent states, at least 1.
     rng
-        Source of the noise.
+        Random generator for the noise.
 
     Notes
     -----
-    Of wide tables the variables that are observed most are fitted, those of ``start_levels`` levels: the cost grows
-    with the square of these. The others, given the states that these show, take one update.
+    For wide tables, the most frequently observed variables with up to ``start_levels`` levels are fitted, because the
+    cost grows with the square of the number of levels. The other variables follow by one update given the states.
     """
     if counts.schema.n_variables == 1 or rank == 1:
         return _fit_trivial(counts, rank, rng)
@@ -207,19 +207,19 @@ def run_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> Solver
 
 
 def _widen(counts: PairCounts, kept: IntArray, parameters: Parameters) -> FloatArray:
-    """Extend factors of some variables to all, by one update of the others from their own PMFs.
+    """Extend factors of some variables to all variables by one update from their own PMFs.
 
-    Each level of a kept variable has a posterior of the state; levels seen together with it are shared out by that.
+    Each level of a fitted variable has a posterior over states, by which the levels observed with it are distributed.
     """
     schema, (prior, factors) = counts.schema, parameters
     rows = list_levels(schema, kept)
     joint = factors * prior
     posteriors = joint / np.maximum(joint.sum(axis=1, keepdims=True), FLOOR)
-    # the upper triangle holds each pair once
+    # the upper triangle contains each pair once
     mass = np.zeros((schema.n_levels, prior.size))
     for table in counts.tables:
         mass += table[rows].T @ posteriors + table[:, rows] @ posteriors
-    # half a pair for every variable's own PMF: levels that were never seen with the others are not ruled out
+    # half a pair of every variable's own PMF, so that levels never seen with the others keep a positive probability
     singles = estimate_singles(counts)[:, None]
     widened = normalise_blocks(mass + 0.5 * singles, schema.offsets, singles)
     widened[rows] = factors
@@ -227,21 +227,21 @@ def _widen(counts: PairCounts, kept: IntArray, parameters: Parameters) -> FloatA
 
 
 def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[int, ...]]:
-    """Assign folds to at most ``max_groups`` groups, as many as `run_auto` uses.
+    """Assign folds to the groups used by `run_auto`, at most ``max_groups``.
 
     Parameters
     ----------
     folds
         Training folds.
     n_levels, rank
-        Size of the fit: one group where the tables are too large to be evaluated.
+        Size of the fit; a single group if the tables are too large for evaluation.
     """
     n_groups = 1 if SETTINGS.is_large(n_levels, rank) else SETTINGS.max_groups
     return [folds[first::n_groups] for first in range(min(n_groups, len(folds)))]
 
 
 def _fit_trivial(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Fit one variable, or one state."""
+    """Fit a single variable or a single state."""
     if counts.schema.n_variables == 1:
         lone = ("random start: a single variable has no pairs",)
         return run_random(counts, rank, rng).with_notes(lone, "random")
@@ -249,7 +249,7 @@ def _fit_trivial(counts: PairCounts, rank: int, rng: np.random.Generator) -> Sol
 
 
 def _list_starts(rank: int, seed: int) -> dict[str, Start]:
-    """Starts by name; each call has its own random stream."""
+    """Return the starts by name; each call has its own random stream."""
 
     def symnmf(marginals: Marginals, singles: FloatArray) -> Parameters:
         found = fit_symnmf(
@@ -284,7 +284,7 @@ def _list_starts(rank: int, seed: int) -> dict[str, Start]:
 
 
 def _plan_rounds(counts: PairCounts, rank: int) -> list[TrainingRound]:
-    """Rounds of evaluation, fewer for larger fits."""
+    """Plan the rounds of evaluation, fewer for larger fits."""
     work = counts.schema.n_levels**2 * rank
     if counts.n_folds == 1 or work > SETTINGS.work_of_one_round:
         return []
@@ -295,7 +295,7 @@ def _plan_rounds(counts: PairCounts, rank: int) -> list[TrainingRound]:
 def _choose_pseudo_count(
     start: Start, counts: PairCounts, rank: int
 ) -> tuple[float, str, tuple[Comparison, ...]]:
-    """Best mean pseudo-count per level on held-out folds, the reason, and the comparison."""
+    """Choose the mean pseudo-count per level on held-out folds; returns it with the reason and the comparison."""
     rounds = _plan_rounds(counts, rank)
     if not rounds:
         large = SETTINGS.is_large(counts.schema.n_levels, rank)
@@ -311,7 +311,7 @@ def _choose_pseudo_count(
 
 
 def _score(start: Start, rounds: list[TrainingRound]) -> dict[float, float]:
-    """Mean held-out log-likelihood per pair over the rounds, for each pseudo-count."""
+    """Compute the mean held-out log-likelihood per pair over the rounds, for each pseudo-count."""
     scores = dict.fromkeys(FIT_PAIRS, 0.0)
     for number, each in enumerate(rounds):
         report_step(number, len(rounds), "pseudo-counts on held-out folds")

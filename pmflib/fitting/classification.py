@@ -1,4 +1,4 @@
-"""Classification of rows into latent classes: the classification table and its expected errors."""
+"""Classification of rows into latent classes: classification table and expected errors."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Classification(Summarised):
     Parameters
     ----------
     average_posteriors
-        float64 of shape (n_classes, n_classes): of the rows whose likeliest class is that of a table row, the mean
-        posteriors of all classes; NaN where there are none. Its diagonal is what is reported, .8 and above as clear.
+        float64 of shape (n_classes, n_classes): mean posteriors of all classes (columns) among rows assigned to each
+        class (rows); NaN for classes without rows. Diagonal values of 0.8 and above are usually considered clear.
     errors
-        float64 of the same shape: of the rows that are in a class, the share assigned to each.
+        float64 of the same shape: share of the rows in each true class that is assigned to each class.
     assigned, expected
-        float64 of shape (n_classes,): shares of the rows by likeliest class, and by posterior.
+        float64 of shape (n_classes,): shares of the rows by most probable class, and by posterior.
     certainty, classes
-        float64 and int64 of shape (n_rows,): posterior of the likeliest class of each row with anything observed, and
-        that class.
+        float64 and int64 of shape (n_rows,): posterior of the most probable class for each row with any observed cell,
+        and that class.
     entropy_r2
-        1 less the entropy of the posteriors over its largest, log F a row; NaN of one class.
+        Entropy R2: 1 minus the mean entropy of the posteriors divided by log(n_classes); NaN for a single class.
     error_rate
-        Share of the rows that are expected to be assigned wrongly.
+        Expected share of misclassified rows.
     n_rows
-        Rows with anything observed.
+        Number of rows with any observed cell.
     """
 
     average_posteriors: FloatArray
@@ -51,7 +51,7 @@ class Classification(Summarised):
     n_rows: int
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Draw how sure rows are of their class: see `pmflib.fitting.figures.plot_certainty`.
+        """Plot the certainty of the classification; see `pmflib.fitting.figures.plot_certainty`.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Classification(Summarised):
         return plot_certainty(self.certainty, self.classes, ax=ax)
 
     def summary(self) -> Summary:
-        """The table, and how sure classes are: text in a terminal, HTML in a notebook."""
+        """Return a summary of the classification table: text in a terminal, HTML in a notebook."""
         n_classes = self.assigned.size
         rows = [
             (
@@ -94,23 +94,23 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
     Parameters
     ----------
     model
-        Latent classes or forests, a single fit.
+        Model with latent classes or forests, from a single fit.
     samples
         Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode. Rows with nothing
-        observed are left out.
+        observed are omitted.
     weight
-        float64 of shape (n_rows,), at least 0: samples that a row stands for; None is 1.
+        float64 of shape (n_rows,), at least 0: number of samples that each row represents; None for 1 each.
 
     Returns
     -------
-    The classification table and what is made of it, all by weight.
+    The classification table and statistics derived from it, all weighted.
 
     Raises
     ------
     SchemaError
         If the samples do not fit the schema.
     PmfError
-        If the model has no latent classes, no row has anything observed, or a weight is out of range.
+        If the model has no latent classes, no row has an observed cell, or a weight is out of range.
 
     References
     ----------
@@ -123,7 +123,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
     weights = read_shares(weight, len(codes))
     kept = (codes >= 0).any(axis=1) & (weights > 0)
     if not kept.any():
-        raise PmfError("samples has no row with a weight and anything observed")
+        raise PmfError("samples has no row with a positive weight and an observed cell")
     posteriors, weights = model.posterior(np.ascontiguousarray(codes[kept])), weights[kept]
     total = float(weights.sum())
     classes = posteriors.argmax(axis=1)
@@ -164,18 +164,18 @@ def check_classes(model: JointPMF) -> None:
 def tabulate_assignment(
     posteriors: FloatArray, shares: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Probability that a row of a class is assigned to each class.
+    """Estimate the probability that a row of each class is assigned to each class.
 
     Parameters
     ----------
     posteriors, shares
-        float64 of shape (n_rows, n_classes): probabilities of the classes, and how much a row is assigned to each.
+        float64 of shape (n_rows, n_classes): class probabilities, and assignment of each row to the classes.
     weights
         float64 of shape (n_rows,).
 
     Returns
     -------
-    float64 of shape (n_classes, n_classes), rows sum to 1; 0 for a class that no row may be in.
+    float64 of shape (n_classes, n_classes), rows sum to 1; 0 for a class without any probability.
     """
     expected = posteriors * weights[:, None]
     totals = expected.sum(axis=0)[:, None]

@@ -14,7 +14,7 @@ from pmflib.solvers import PseudoCounts, SolverResult
 from pmflib.solvers.pairs.composite import fit_composite
 
 LEAST_PROBABILITY = 1e-9
-"""A held-out pair that a model rules out counts as this likely: one in a billion, and not minus infinity."""
+"""Probability used for a held-out pair with probability 0 under the model, to avoid a score of minus infinity."""
 
 
 def raise_likelihood(
@@ -26,14 +26,14 @@ def raise_likelihood(
     max_iter: int,
     tol: float,
 ) -> SolverResult:
-    """Maximise the composite likelihood from a start; pairs are weighted by support, with shaped pseudo-counts.
+    """Maximise the composite likelihood, with pairs weighted by support and pseudo-counts shaped by the marginals.
 
     Parameters
     ----------
     marginals
         Marginals of the training samples.
     singles
-        float64 of shape (n_levels,), PMF of each variable: what pseudo-counts are shaped by.
+        float64 of shape (n_levels,), PMF of each variable, to which pseudo-counts are proportional.
     start
         Prior (rank,) and factors (n_levels, rank).
     pseudo_count
@@ -55,7 +55,7 @@ def raise_likelihood(
 
 
 def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
-    """Log-likelihood of pairs, nats, by table.
+    """Compute the log-likelihood of pairs for each table, nats.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
 
     Returns
     -------
-    float64 of shape (n_parts,). A pair that the model rules out counts as `LEAST_PROBABILITY`.
+    float64 of shape (n_parts,). A pair with probability 0 under the model counts as `LEAST_PROBABILITY`.
     """
     prior, factors = parameters
     logs = np.log(np.maximum((factors * prior) @ factors.T, LEAST_PROBABILITY))
@@ -75,15 +75,15 @@ def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRound:
-    """Training counts, and held-out pairs for evaluation.
+    """Training counts and held-out pairs.
 
     Parameters
     ----------
     training
-        Counts of the folds that are fitted.
+        Counts of the training folds.
     held_out
-        int64 of shape (n_parts, n_levels, n_levels), upper triangles without their diagonal blocks: each held-out fold
-        that has a pair.
+        int64 of shape (n_parts, n_levels, n_levels), upper triangles without diagonal blocks: one for each held-out
+        fold with any pairs.
     """
 
     training: PairCounts
@@ -91,18 +91,18 @@ class TrainingRound:
 
 
 def hold_out_rounds(counts: PairCounts, n_rounds: int) -> Iterator[TrainingRound]:
-    """Split the folds into rounds; each fold is held out in one round.
+    """Split the folds into rounds; each fold is held out once.
 
     Parameters
     ----------
     counts
         Co-occurrence counts by fold.
     n_rounds
-        At most so many rounds, at least 2.
+        Maximum number of rounds, at least 2.
 
     Yields
     ------
-    The rounds in which both sides have a pair; none where that takes more folds.
+    The rounds with pairs on both sides; none if there are too few folds.
     """
     offsets = counts.schema.offsets
     owners = list_owners(offsets)

@@ -1,4 +1,4 @@
-"""Information criteria of fitted models, from samples or from pairs."""
+"""Information criteria of models fitted to samples or to pairs."""
 
 from __future__ import annotations
 
@@ -24,32 +24,31 @@ from pmflib.model.statistics import EMStatistics, merge_each, sum_fields, take_l
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COMPOSITE = 4000
-"""Entries of prior and factors whose information matrix `score_composite` decomposes."""
+"""Maximum number of entries of prior and factors for which `score_composite` decomposes the information matrix."""
 
 BATCH_ENTRIES = 1 << 20
-"""Posteriors of samples in memory at a time, entries."""
+"""Number of posteriors of samples in memory at a time."""
 
 MOST_LOG_CELLS = 700.0
-"""Logarithm of the number of cells above which it is infinite: floats end at exp(709)."""
+"""Logarithm of the number of cells above which the number is infinite: floats overflow at exp(709)."""
 
 EIGENVALUE_SHARE = 1e-9
-"""Share of the largest eigenvalue below which a direction of the parameters is not determined by the pairs."""
+"""Relative eigenvalue below which a direction of the parameters is not determined by the pairs."""
 
 
 @dataclass(frozen=True)
 class CompositeCriteria(Summarised):
-    """Information criteria of a model on the pairs that it was fitted to; lower is better.
+    """Information criteria of a model for the pairs to which it was fitted; lower is better.
 
     Parameters
     ----------
     n_effective
-        Effective number of parameters: tr(J H^-1), H the information of the pairs as if each were a
-        sample of its own, J the variance of their score. Pairs of one sample depend on each other, so that
-        it is above the number of parameters.
+        Effective number of parameters: tr(J H^-1), where H is the information of the pairs as if they were independent
+        and J the variance of their score. Pairs from one sample are dependent, so it exceeds the number of parameters.
     n_rows
-        Samples counted.
+        Number of samples.
     log_likelihood
-        Composite: of all pairs, nats.
+        Composite log-likelihood of all pairs, nats.
     """
 
     n_effective: float
@@ -58,16 +57,16 @@ class CompositeCriteria(Summarised):
 
     @property
     def aic(self) -> float:
-        """Akaike's criterion for the composite likelihood."""
+        """Return Akaike's criterion for the composite likelihood."""
         return -2 * self.log_likelihood + 2 * self.n_effective
 
     @property
     def bic(self) -> float:
-        """Schwarz's criterion for the composite likelihood."""
+        """Return Schwarz's criterion for the composite likelihood."""
         return -2 * self.log_likelihood + self.n_effective * math.log(max(self.n_rows, 1))
 
     def summary(self) -> Summary:
-        """The criteria, and what they are made of: text in a terminal, HTML in a notebook."""
+        """Return a summary of the criteria and their components: text in a terminal, HTML in a notebook."""
         facts = (
             ("AIC", decimal(self.aic, 8)),
             ("BIC", decimal(self.bic, 8)),
@@ -75,7 +74,7 @@ class CompositeCriteria(Summarised):
             ("effective parameters", decimal(self.n_effective)),
             ("samples", format_count(self.n_rows)),
         )
-        return Summary("Information criteria of pairs; less is better", facts)
+        return Summary("Information criteria of pairs; lower is better", facts)
 
 
 def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> int:
@@ -86,28 +85,28 @@ def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> i
     model
         The model.
     level_counts
-        int64 of shape (n_levels,): samples that hold each level. A level that none holds is no
-        parameter; None takes every level as seen. Tables of forests have it as 0 already.
+        int64 of shape (n_levels,): number of samples with each level. A level that was never observed is not a
+        parameter; None treats every level as observed. In tables of forests, such levels are already 0.
 
     Returns
     -------
-    States of positive prior less one, and, for each of them and each variable, the levels of positive
-    probability less one: what is exactly 0 stays there in EM and is fixed. Of an item response model its intercepts and
-    slopes, less the turns of the traits, which change nothing.
+    For latent classes: the number of states with positive prior minus one, plus, for each of them and each variable,
+    the number of levels with positive probability minus one. Exact zeros remain zero in EM and are treated as fixed.
+    For an item response model: its intercepts and slopes minus the rotations of the traits.
 
     Raises
     ------
     SchemaError
         If level_counts has another shape.
     PmfError
-        If the model has continuous traits, and is no maximum of a likelihood: its states are people.
+        If the model has continuous traits and is not a maximum of a likelihood.
     """
     traits = model.trait_model
     if traits is not None and traits.is_quadrature:
         return ItemDesign(model.schema, traits.n_traits).n_parameters
     if traits is not None:
         raise PmfError(
-            "model has continuous traits, whose states are no parameters to count; compare it with others by "
+            "model has continuous traits, whose states are not parameters; compare it with others by "
             "held-out samples, as method 'compare' does"
         )
     kept = model.prior > 0
@@ -122,22 +121,23 @@ def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> i
 
 
 def score_samples(model: JointPMF, samples: object) -> Criteria:
-    """Likelihood and criteria of a model on samples, in memory or in a store.
+    """Compute the likelihood and information criteria of a model on samples, in memory or in a store.
 
     Parameters
     ----------
     model
-        Fitted to these samples by maximum likelihood; pseudo-counts and averages of fits make the criteria too strict.
+        Model fitted to these samples by maximum likelihood; with pseudo-counts or averages of fits the criteria are too
+        strict.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
-        share the work: the same bits with any number of them.
+        Codes of shape (n_rows, n_variables), -1 missing; a table that the schema can encode; or `StoredSamples`, whose
+        workers share the computation with equal bits for any number of them.
 
     Raises
     ------
     SchemaError
         If the samples do not fit the schema.
     StoreError
-        If stored samples are gone or damaged.
+        If stored samples are missing or damaged.
 
     References
     ----------
@@ -156,7 +156,7 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
 
 
 def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
-    """Likelihood and criteria of a model on blocks of samples, in one pass."""
+    """Compute the likelihood and criteria of a model on blocks of samples, in one pass."""
     if model.folding is None and not isinstance(model, TreePMF):
         n_bytes = 8 * (model.schema.n_levels + 1) * model.rank
         shared = model.schema.offsets, [(model.prior, model.factors)]
@@ -170,19 +170,19 @@ def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
 
 
 def measure_statistics(model: JointPMF, statistics: EMStatistics) -> Criteria:
-    """Likelihood and criteria of latent classes, from the sufficient statistics of the samples.
+    """Compute the likelihood and criteria of latent classes from the sufficient statistics of the samples.
 
     Parameters
     ----------
     model
-        Latent classes, one fit or an average.
+        Latent class model, from one fit or an average.
     statistics
-        What `em_statistics` gives, of all samples.
+        Result of `em_statistics` for all samples.
 
     Notes
     -----
-    The entropy of a sample's posterior is its log-likelihood less the posterior mean of the logarithm of the joint
-    probability of state and answers, which is linear in the statistics.
+    The entropy of a sample's posterior equals its log-likelihood minus the posterior mean of the log joint probability
+    of state and answers, which is linear in the statistics.
     """
     log_prior, log_factors = take_logs(model.prior, model.factors)
     joint = np.vdot(statistics.level_mass, log_factors) + statistics.state_mass @ log_prior
@@ -199,7 +199,7 @@ def measure_statistics(model: JointPMF, statistics: EMStatistics) -> Criteria:
 
 def _make_criteria(model: JointPMF, sums: _SampleSums) -> Criteria:
     seen = np.add.reduceat(sums.level_counts > 0, model.schema.offsets[:-1], dtype=np.int64)
-    # a sum of logarithms: a product of thousands of variables overflows
+    # a sum of logarithms, because a product over thousands of variables overflows
     log_cells = float(np.log(np.maximum(seen, 1)).sum())
     n_cells = round(math.exp(log_cells)) if log_cells < MOST_LOG_CELLS else math.inf
     is_counted = model.folding is None
@@ -216,7 +216,7 @@ def _make_criteria(model: JointPMF, sums: _SampleSums) -> Criteria:
 
 @dataclass(frozen=True, eq=False)
 class _SampleSums:
-    """Additive sums from which the criteria of samples are computed."""
+    """Additive sums from which the criteria are computed."""
 
     n_rows: float
     n_empty: float
@@ -230,10 +230,10 @@ def _sum_group(group: BlockGroup, model: JointPMF) -> _SampleSums:
 
 
 def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
-    """Sums of a block, whose rows may have weights."""
+    """Compute the sums of a block, whose rows may be weighted."""
     weights, sparse = weigh_rows(block), block.to_sparse(model.schema.offsets)
     lengths = np.diff(sparse.indptr)
-    # the distinct rows that hold each level: all that counts is whether there are any
+    # distinct rows with each level: only whether there are any matters
     level_counts = np.bincount(sparse.indices, minlength=model.schema.n_levels)
     log_likelihood = entropy = 0.0
     step = max(1, BATCH_ENTRIES // model.rank)
@@ -241,7 +241,7 @@ def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
         part = block.cut(start, min(start + step, block.n_rows))
         scores, posteriors = np.empty(part.n_rows), np.empty((part.n_rows, model.rank))
         model.score_block(part, scores, posteriors)
-        # rows with nothing observed have a posterior, too: the prior
+        # rows with nothing observed also have a posterior: the prior
         own = weights[start : start + step] * (lengths[start : start + step] > 0)
         log_likelihood += float(own @ scores)
         logs = np.log(np.maximum(posteriors, FLOOR))
@@ -253,30 +253,29 @@ def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
-    """Composite criteria of a model on co-occurrence counts.
+    """Compute composite-likelihood criteria of a model on co-occurrence counts.
 
     Parameters
     ----------
     model
-        Fitted to these counts by the pairwise composite likelihood (`fit` with method "auto").
+        Model fitted to these counts by the pairwise composite likelihood (`fit` with method "auto").
     counts
-        Counts of at least two folds with pairs: the spread of their scores shows how pairs of one sample
-        depend on each other. More folds, a surer number.
+        Counts of at least two folds with pairs; the variance of their scores measures the dependence between pairs of
+        one sample. More folds give a more precise value.
 
     Raises
     ------
     SchemaError
         If model and counts have different schemas.
     PmfError
-        If fewer than two folds hold a pair, or the model has forests or continuous traits.
+        If fewer than two folds have pairs, or the model has forests or continuous traits.
     MemoryPlanError
         If prior and factors have more than ``MAX_COMPOSITE`` entries.
 
     Notes
     -----
-    Parameters are the logarithms of prior and factors up to a constant, so that what is exactly 0, or
-    a level never seen, is none. The relative standard error of ``n_effective`` is about
-    sqrt(2 / (n_folds n_effective)).
+    Parameters are the unnormalised logarithms of prior and factors, so exact zeros and levels never observed are not
+    parameters. The relative standard error of ``n_effective`` is about sqrt(2 / (n_folds n_effective)).
 
     References
     ----------
@@ -305,7 +304,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     logs = np.log(np.maximum((model.factors * model.prior) @ model.factors.T, FLOOR))
     total = tables.sum(axis=0)
     scores = np.array([_take_score(model, table + table.T) for table in tables])
-    # at an optimum the scores sum to 0; what is left of them is not spread
+    # at an optimum the scores sum to 0; the remainder is not variance
     spread = scores - scores.mean(axis=0)
     values, vectors = np.linalg.eigh(_take_information(model, total))
     kept = values > EIGENVALUE_SHARE * values.max(initial=0.0)
@@ -315,7 +314,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
 
 
 def _find_free(model: JointPMF, level_counts: IntArray | None) -> BoolArray:
-    """Entries of the factors that are free parameters."""
+    """Return which entries of the factors are free parameters."""
     free = model.factors > 0
     if level_counts is not None:
         if level_counts.shape != (model.schema.n_levels,):
@@ -327,7 +326,7 @@ def _find_free(model: JointPMF, level_counts: IntArray | None) -> BoolArray:
 
 
 def _take_score(model: JointPMF, table: IntArray) -> FloatArray:
-    """Gradient of the composite log-likelihood in the logarithms of factors, then of the prior."""
+    """Compute the gradient of the composite log-likelihood in the logarithms of factors, then of the prior."""
     prior, factors, offsets = model.prior, model.factors, model.schema.offsets
     expected = (factors * prior) @ factors.T
     ratio = np.where(table > 0, table / np.maximum(expected, FLOOR), 0.0)
@@ -339,7 +338,7 @@ def _take_score(model: JointPMF, table: IntArray) -> FloatArray:
 
 
 def _take_information(model: JointPMF, table: IntArray) -> FloatArray:
-    """Expected information of the pairs, in the parameters of `_take_score`, pair by pair of variables."""
+    """Compute the expected information of the pairs in the parameters of `_take_score`, pair by pair."""
     prior, factors, offsets = model.prior, model.factors, model.schema.offsets
     rank, n_levels = model.rank, model.schema.n_levels
     information = np.zeros(((n_levels + 1) * rank,) * 2)
@@ -376,6 +375,6 @@ def _take_information(model: JointPMF, table: IntArray) -> FloatArray:
 
 
 def _slope(factor: FloatArray) -> FloatArray:
-    """Derivative of a variable's PMFs in the logarithms of their entries: (levels, levels, rank)."""
+    """Compute the derivative of a variable's PMFs in the logarithms of their entries: (levels, levels, rank)."""
     size = factor.shape[0]
     return np.asarray(factor[:, None, :] * (np.eye(size)[:, :, None] - factor[None, :, :]))

@@ -48,15 +48,16 @@ DEPENDENCES = ("auto", "none", "tree")
 """Values of ``dependence`` of `pmflib.fit_em`."""
 
 NAMED = 3
-"""Pairs with a large residual that a note names."""
+"""Number of pairs with a large residual named in a note."""
 
 SEARCH_WORK = 1 << 27
-"""Cells times rank, missing cells included, of the stored samples that forests are searched with: about a quarter of a
-second of a pass. Of more samples as many are taken, and all are passed over once the search is done."""
+"""Cells times rank, including missing cells, of the stored samples used for the forest search: about a quarter of a
+second per pass. With more samples, a subset of this size is used, followed by passes over all samples.
+"""
 
 
 class HeldOutSamples(NamedTuple):
-    """Held-out samples: their number, a source of all of them, a reader of some of them, and their digest."""
+    """Held-out samples: their number, a source of all of them, a reader for some of them, and their digest."""
 
     n_rows: int
     samples: BlockSource
@@ -65,7 +66,7 @@ class HeldOutSamples(NamedTuple):
 
     @classmethod
     def open(cls, fit: EMFit, validation: object | None) -> HeldOutSamples | None:
-        """Held-out samples as `pmflib.fit_em` takes them; None if there are none."""
+        """Open held-out samples as given to `pmflib.fit_em`; None if there are none."""
         if validation is None:
             return None
         if isinstance(validation, StoredSamples):
@@ -81,22 +82,22 @@ class HeldOutSamples(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Fits with forests that are compared with the fit without.
+    """Fits with forests, to be compared with the fit without.
 
     Parameters
     ----------
     search
-        The search that has found them.
+        The search that found them.
     fitted
-        A run for each member.
+        One run per member.
     comparisons
-        What was compared.
+        Comparisons made during the search.
     held_out
-        Held-out samples to compare by; None is those of the search.
+        Held-out samples for the comparison; None uses those of the search.
     note
-        What is to be said of the search; "" is nothing.
+        Note on the search; may be empty.
     block
-        Samples that are fitted at the end, where a fold of them was held out; None where the runs had all of them.
+        Samples for the final fit, if a fold of them was held out; None if the runs used all of them.
     """
 
     search: ForestSearch
@@ -116,33 +117,33 @@ def fit_dependence(
     *,
     is_forced: bool,
 ) -> FitResult:
-    """Fit latent classes with forests, and keep them if held-out samples are more likely.
+    """Fit latent classes with forests, and keep them if they improve the held-out likelihood.
 
     Parameters
     ----------
     fit
         The fit without forests.
     plain
-        Its result.
+        Result of that fit.
     training
-        Training samples: stored, or in memory.
+        Training samples, stored or in memory.
     validation
-        Held-out samples. Without any, a fold of those in memory is held out, and all of them are fitted at the end;
-        stored ones are only fitted with forests where these are forced, and a fold of the samples of the search chooses
-        what is open.
+        Held-out samples. Without any, a fold of samples in memory is held out, and all of them are fitted in the end.
+        Stored samples without held-out samples are fitted with forests only if forests are forced; a fold of the
+        samples of the search then makes the choices.
     counts
         Co-occurrence counts of stored samples; None for those in memory.
     is_forced
-        Whether to fit forests whatever the pairs and the held-out samples say.
+        Whether to fit forests regardless of pairs and held-out samples.
 
     Returns
     -------
-    The result without forests, with a note, or the one with forests.
+    The result without forests, with a note, or the result with forests.
 
     Raises
     ------
     MemoryPlanError
-        If the tables and counts of stored samples would not fit in memory.
+        If the tables and counts of stored samples do not fit in memory.
     """
     offsets = fit.schema.offsets
     if isinstance(training, StoredSamples):
@@ -201,22 +202,23 @@ def refine_forests(
     Parameters
     ----------
     fit
-        When passes end, and the pseudo-count if one is given; else it is the model's.
+        Stopping criteria, and the pseudo-count if given; otherwise that of the model is used.
     model
-        Where to begin; no average.
+        Initial model, not an average.
     training, counts
         As for `fit_dependence`.
     validation
-        Held-out samples, whose likelihood ends the passes; None passes until that of the training samples converges.
+        Held-out samples, whose likelihood stops the passes; with None, passes continue until the training likelihood
+        converges.
 
     Returns
     -------
-    The result, whose model may be the one that was given, where held-out samples say so.
+    The result, whose model may be the given one if held-out samples favour it.
 
     Raises
     ------
     MemoryPlanError
-        If stored samples would take more memory than there is.
+        If stored samples need more memory than available.
     """
     known = {name: model.origin[name] for name in TreeOptions._fields if name in model.origin}
     options = TreeOptions(**known)
@@ -248,12 +250,12 @@ def plan_forest_passes(
 
 
 def count_searched(n_rows: int, n_variables: int, rank: int) -> int:
-    """Number of training samples that the search for forests uses."""
+    """Return the number of training samples used in the forest search."""
     return min(n_rows, max(START_ROWS, SEARCH_WORK // (n_variables * rank)))
 
 
 def describe_residuals(model: JointPMF, counts: PairCounts) -> tuple[int, str]:
-    """Number of pairs with a large bivariate residual, and a note that names the largest."""
+    """Count the pairs with a large bivariate residual; also returns a note that names the largest."""
     residuals = find_residuals(model, counts)
     large = residuals.list_large()
     n_pairs = len(residuals.names) * (len(residuals.names) - 1) // 2
@@ -265,18 +267,18 @@ def describe_residuals(model: JointPMF, counts: PairCounts) -> tuple[int, str]:
 
 
 def hold_out(block: DenseBlock) -> tuple[DenseBlock, DenseBlock]:
-    """Split off a held-out fold; with few samples, all of them are used for both."""
+    """Split off a held-out fold; with few samples, all of them are used for both purposes."""
     if len(block) < MIN_SAMPLES:
         return block, block
     is_held_out = block.assign_folds(N_FOLDS) == 0
     if is_held_out.all():
-        # a design may have so few units that all are of one fold
+        # a design may have so few units that all are in one fold
         return block, block
     return block[~is_held_out], block[is_held_out] if is_held_out.any() else block
 
 
 def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = None) -> FitResult:
-    """The result without forests, with notes on the reason."""
+    """Return the result without forests, with notes on the reason."""
     more = () if comparison is None else (comparison,)
     return replace(plain, notes=(*plain.notes, *notes), comparisons=(*plain.comparisons, *more))
 
@@ -318,7 +320,7 @@ def _fit_stored(
         judges = held_out.take(n_held_out)
     search = ForestSearch(fit, some, judges, plain)
     if held_out is not None and n_search == training.n_rows and n_held_out == held_out.n_rows:
-        # no pass over the samples is left to make
+        # no pass over the samples remains
         return _find(search)
     of_search: list[object] = []
     kept: Checkpoint[FoundForests] | None = None
@@ -336,7 +338,7 @@ def _fit_stored(
             kept.save(found)
     limits = fit.limits
     if held_out is None:
-        # what was best for the samples held out of the search takes few passes more
+        # the best model for the samples held out of the search needs only a few more passes
         limits = limits._replace(max_passes=min(REFIT_PASSES, limits.max_passes))
     samples, singles = training, fit.estimate_singles(counts)
     runs = [
@@ -359,7 +361,7 @@ def _run(
     limits: Limits,
     *inputs: object,
 ) -> TreeRun:
-    """Run EM from a model or from the run's checkpoint, whose identity includes the given inputs."""
+    """Run EM from a model, or from a checkpoint that is identified by the given inputs."""
     report = fit.on_pass
     title = "forests" if name == "given" else f"forests {name}"
     start, folder = first.parameters, fit.passes.checkpoint
@@ -379,7 +381,7 @@ def _run(
 
 
 def _take_codes(codes: IntArray, number: int) -> DenseBlock:
-    """Evenly spaced rows."""
+    """Return evenly spaced rows."""
     rows = np.linspace(0, len(codes) - 1, min(number, len(codes))).astype(np.int64)
     return DenseBlock(codes[rows])
 

@@ -1,4 +1,4 @@
-"""Diagnostics of pair counts for a model: support, rank above the noise, conditioning, identifiability."""
+"""Diagnostics of pair counts for a model: support, rank above noise, conditioning and identifiability."""
 
 from __future__ import annotations
 
@@ -20,52 +20,55 @@ from pmflib.solvers.numeric.information import find_covariance
 from pmflib.solvers.pairs.pair_matrix import cut_observed_pairs
 
 NEAR_ZERO = 0.01
-"""A level (nearly) rules a state out where the state's posterior given the level is below."""
+"""A level (nearly) rules out a state if the state's posterior given the level is below this."""
 
 MAX_HALVINGS = 8
-"""Halvings of the folds at most that the noise is measured by; it is their median."""
+"""Maximum number of halvings of the folds for estimating the noise, which is their median."""
 LEAST_SHARE = 0.01
-"""Share of a pair, spread over its cells, below which a cell is next to ruled out."""
+"""Fraction of a pair's mass, divided evenly among its cells, below which a cell is nearly ruled out."""
 MOST_WORK = 1e10
-"""Cells of pairs times squared entries of the model up to which is found what pairs determine: some seconds."""
+"""Work, as cells of pairs times squared entries of the model, up to which identifiability from pairs is computed: a few
+seconds.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Diagnostics of a model and the counts behind it.
+    """Diagnostics of a model and of the counts to which it was fitted.
 
     Parameters
     ----------
     n_pairs, n_observed
-        Pairs of variables, and those that some sample holds.
+        Number of pairs of variables, and number of observed pairs.
     least_support, median_support
-        Samples that hold a pair: over the observed pairs the least, over all pairs the median; 0 without pairs.
+        Number of samples per pair: minimum over observed pairs, median over all pairs; 0 without pairs.
     singular_values
-        float64, falling: of the marginals across a split of the variables, each cell over the root of its margins.
+        float64, decreasing: singular values of the marginals across a split of the variables, with cells divided by the
+        square roots of their margins.
     noise
-        What the largest singular value would be of sampling noise alone; 0 if nothing could be compared.
+        Largest singular value expected from sampling noise; 0 if it cannot be estimated.
     effective_rank
-        Singular values above the noise, at least 1: states that the pairs can distinguish. None where a single fold
-        leaves no noise to compare with.
+        Number of singular values above the noise, at least 1: the number of states that pairs can distinguish. None
+        with a single fold, which does not allow an estimate of the noise.
     rank
-        Latent states of the model.
+        Number of latent states of the model.
     n_parameters, n_moments
-        Free parameters of the model, and free numbers in the observed pairs.
+        Number of free parameters of the model, and of independent moments in the observed pairs.
     condition_numbers
-        Condition numbers of the factors on both sides of the split, the second times the prior; infinite where states
+        Condition numbers of the factors on both sides of the split, the second times the prior; infinite if states
         coincide.
     purity
-        float64 of shape (rank,): best posterior of each state that a single level gives. Near 1 for all states is
-        what CNMF-SPA builds on (separability).
+        float64 of shape (rank,): largest posterior of each state given a single level. Values near 1 for all states
+        indicate separability, which CNMF-SPA assumes.
     n_ruled_out
-        int64 of shape (rank,): levels that (nearly) rule each state out. At least rank - 1 for all states is necessary
-        for the factors to be sufficiently scattered.
+        int64 of shape (rank,): number of levels that (nearly) rule out each state. At least rank - 1 for all states is
+        necessary for the factors to be sufficiently scattered.
     warnings
-        One sentence for each thing that a careful user should know.
+        One sentence for each potential problem.
     rank_warnings
-        Those among them that say that there may be too many states: void where held-out samples have chosen the rank.
+        Warnings that there may be too many states; not applicable if held-out samples have chosen the rank.
     pair_warnings
-        What the pairs alone leave open, however many samples there are: void for a model that is refined on samples.
+        What pairs alone do not determine, however many samples there are; not applicable to a model refined on samples.
     """
 
     n_pairs: int
@@ -87,11 +90,11 @@ class Diagnosis:
 
     @property
     def coverage(self) -> float:
-        """Share of the pairs of variables that are observed; 1 without pairs."""
+        """Return the share of pairs of variables that were observed; 1 without pairs."""
         return self.n_observed / self.n_pairs if self.n_pairs else 1.0
 
     def to_json(self) -> dict[str, object]:
-        """Summary in plain JSON types, without the arrays."""
+        """Return a summary in plain JSON types, without the arrays."""
         return {
             "coverage": self.coverage,
             "least_support": self.least_support,
@@ -119,14 +122,14 @@ class Diagnosis:
 
 
 def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
-    """Report how well counts support a model's states.
+    """Diagnose how well counts support the states of a model.
 
     Parameters
     ----------
     counts
-        Counts of the training samples; several folds, for the noise to be seen.
+        Counts of the training samples, with several folds for an estimate of the noise.
     model
-        Model of the counts' schema.
+        Model with the same schema as the counts.
 
     Raises
     ------
@@ -135,14 +138,15 @@ def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
 
     Notes
     -----
-    Noise is seen by comparing halves of the folds: half their difference has the spread of the whole. The cost is a few
-    singular value decompositions of the marginals, no pass over the samples. Pairs alone leave a model open up to a
-    rotation of its states, unless levels rule enough states out; `pmflib.standard_errors` has the errors of parameters,
-    from the samples.
+    Noise is estimated by comparing halves of the folds: half their difference has the standard error of the whole. The
+    cost is a few singular value decompositions of the marginals; no pass over the samples is needed. Pairs alone
+    determine a model only up to a rotation of its states, unless enough levels rule out states;
+    `pmflib.standard_errors` computes standard errors of parameters from the samples.
 
     References
     ----------
-    Huang, Sidiropoulos and Swami (2014), IEEE Transactions on Signal Processing 62(1): what levels have to rule out.
+    Huang, Sidiropoulos and Swami (2014), IEEE Transactions on Signal Processing 62(1), for the condition on levels that
+    rule out states.
     """
     if counts.schema.digest != model.schema.digest:
         raise SchemaError("model and counts are of different schemas; take both from one run")
@@ -179,7 +183,7 @@ def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
 
 
 def count_moments(marginals: Marginals) -> int:
-    """Number of independent moments in the observed marginals."""
+    """Return the number of independent moments in the observed marginals."""
     free = np.diff(marginals.offsets) - 1
     seen = np.diagonal(marginals.support) > 0
     pairs = np.triu(np.outer(free, free) * marginals.observed, 1)
@@ -189,7 +193,7 @@ def count_moments(marginals: Marginals) -> int:
 def _measure_rank(
     counts: PairCounts, marginals: Marginals, split: BoolArray
 ) -> tuple[FloatArray, float, int | None]:
-    """Singular values across the split, the largest of the noise, and the number above it."""
+    """Return the singular values across the split, the largest one of the noise, and the number above it."""
     if not marginals.observed.any():
         return np.zeros(0), 0.0, 1
     singles = estimate_singles(counts)
@@ -198,7 +202,7 @@ def _measure_rank(
     filled = np.flatnonzero(counts.n_rows > 0)
     noises = []
     for pattern in range(1, min(len(filled), MAX_HALVINGS + 1)):
-        # balanced and different halves, as the rows of a Hadamard matrix
+        # balanced, distinct halves, as the rows of a Hadamard matrix
         side = np.array([(index & pattern).bit_count() % 2 for index in range(len(filled))])
         halves = [
             _scale(Marginals.from_counts(counts.select_folds(filled[side == s])), singles, split)
@@ -212,7 +216,7 @@ def _measure_rank(
 
 
 def _scale(marginals: Marginals, singles: FloatArray, split: BoolArray) -> FloatArray:
-    """Marginals across the split, divided by the roots of their margins so that the noise is homogeneous."""
+    """Return marginals across the split, divided by the square roots of their margins to make the noise homogeneous."""
     observed = spread_pairs(marginals.observed, marginals.offsets)
     rows = repeat_blocks(split, marginals.offsets)
     across = np.ix_(rows, ~rows)
@@ -224,7 +228,7 @@ def _scale(marginals: Marginals, singles: FloatArray, split: BoolArray) -> Float
 
 
 def _condition(matrix: FloatArray) -> float:
-    """Condition number; infinite with more columns than rows."""
+    """Return the condition number; infinite with more columns than rows."""
     if matrix.shape[0] < matrix.shape[1]:
         return np.inf
     values = np.linalg.svd(matrix, compute_uv=False)
@@ -232,14 +236,14 @@ def _condition(matrix: FloatArray) -> float:
 
 
 def _invert(model: JointPMF) -> FloatArray:
-    """Posterior of the states given each level: (n_levels, rank); the prior for levels of probability 0."""
+    """Return the posterior of the states given each level: (n_levels, rank); the prior for levels of probability 0."""
     joint = model.factors * model.prior
     totals = joint.sum(axis=1, keepdims=True)
     return np.where(totals > 0, joint / np.where(totals > 0, totals, 1.0), model.prior)
 
 
 def _warn_of_rank(model: JointPMF, effective_rank: int | None, n_moments: int) -> tuple[str, ...]:
-    """Warnings that the pairs support fewer states."""
+    """Warn if the pairs support fewer states."""
     warnings = []
     if effective_rank is not None and model.rank > effective_rank:
         warnings.append(
@@ -255,7 +259,7 @@ def _warn_of_rank(model: JointPMF, effective_rank: int | None, n_moments: int) -
 
 
 def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
-    """Warnings about the data."""
+    """Warn about the data."""
     warnings = []
     unseen = [
         name
@@ -276,11 +280,11 @@ def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
 
 
 def _warn_of_pairs(marginals: Marginals, model: JointPMF, n_ruled_out: IntArray) -> tuple[str, ...]:
-    """Parameters that exact observed pairs would not determine at the model."""
+    """Warn about parameters that exact pairs would not determine at the model."""
     is_plain = model.trait_model is None and not model.summarise_dependence()
     parameters = TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
     entries, starts = list_pmfs(parameters)
-    # at least as large as the entries, which are opened where they are 0
+    # at least as large as the entries, which are raised if they are 0
     opened = entries[: model.rank], entries[model.rank :].reshape(model.rank, -1).T
     block = _list_cells(marginals, Mixture(*opened, model.schema))
     if not is_plain or model.rank == 1 or block.n_rows * entries.size**2 > MOST_WORK:
@@ -300,7 +304,7 @@ def _warn_of_pairs(marginals: Marginals, model: JointPMF, n_ruled_out: IntArray)
 
 
 def _list_cells(marginals: Marginals, model: Mixture) -> DenseBlock:
-    """Cells of all observed pairs, as weighted samples of two variables."""
+    """Return the cells of all observed pairs as weighted samples of two variables."""
     offsets, pairs = marginals.offsets, model.find_pairs()
     codes, weights = [], []
     for first, second in np.argwhere(np.triu(marginals.observed, 1)).tolist():
@@ -308,7 +312,7 @@ def _list_cells(marginals: Marginals, model: Mixture) -> DenseBlock:
         rows = np.full((own.size, offsets.size - 1), -1, np.int16)
         rows[:, first], rows[:, second] = (each.ravel() for each in np.indices(own.shape))
         codes.append(rows)
-        # the score of a cell that the model rules out is next to infinite: its weight is the square of its share
+        # the score of a cell that the model rules out is nearly infinite: weight it by its squared share
         shares = own**2 / (own + LEAST_SHARE / own.size)
         weights.append(shares.ravel() * marginals.support[first, second])
     nothing = np.empty((0, offsets.size - 1), np.int16)

@@ -1,4 +1,4 @@
-"""One fit by EM: the choices on held-out samples, and the result."""
+"""A single EM fit: choices on held-out samples, and the result."""
 
 from __future__ import annotations
 
@@ -43,41 +43,43 @@ from pmflib.schema import Schema
 from pmflib.solvers import PseudoCounts
 
 N_FOLDS = 5
-"""Folds that samples are assigned to where a choice is to be made and no other samples are given; one is held out."""
+"""Number of folds if choices are needed and no held-out samples are given; one fold is held out."""
 
 TARGET_CELLS = 100_000_000
-"""Samples times variables of stored samples that are read for a fit for a target; of more, some are."""
+"""Samples times variables of stored samples that are read for a target fit; with more, a subset is used."""
 
 LOCAL_WORK = 4_000_000
-"""Observed cells times rank of stored samples up to which passes with an open start are made in this process, to the
-same bits."""
+"""Observed cells times rank of stored samples up to which passes of a search are made in this process, with equal
+bits.
+"""
 
 MIN_SAMPLES = 50
-"""Samples below which none are held out by default."""
+"""Number of samples below which none are held out by default."""
 
 OnPass = Callable[[str, Any], None]
-"""Called with the name of a run and its state after each pass: a `State`."""
+"""Called after each pass with the name of a run and its `State`."""
 
 
 class Passes(NamedTuple):
-    """When EM stops, whether it is accelerated, and what is saved and reported.
+    """Stopping criteria of EM, acceleration, checkpoints and progress.
 
     Parameters
     ----------
     max_passes
-        Limit of the passes of each run, at least 0.
+        Maximum number of passes per run, at least 0.
     tol
-        Share of the objective, at least 0: EM has converged when the estimated gain of further passes is below it. With
-        held-out samples, the share by which their log-likelihood must rise within ``patience`` passes.
+        Relative tolerance, at least 0: EM has converged when the estimated gain of further passes is below this
+        fraction of the objective. With held-out samples, the fraction by which their log-likelihood must increase
+        within ``patience`` passes.
     patience
-        Passes without a rise of the held-out log-likelihood before stopping, at least 1.
+        Number of passes without an increase of the held-out log-likelihood before stopping, at least 1.
     accelerate
-        Whether to extrapolate from every two passes (SQUAREM), which pays where EM is to converge.
+        Whether to extrapolate from every two passes (SQUAREM), which helps when EM runs to convergence.
     checkpoint
-        Folder for the states of the runs of a fit: the same call continues from them, to the same bits, also with other
-        limits of passes. States of other samples or options are refused. None saves nothing.
+        Folder for the states of the runs: the same call resumes from them with equal bits, even with other limits of
+        passes. States of other samples or options are refused. None saves nothing.
     on_pass
-        Called with the name of a run, such as "random-0.3", and its `State` after each pass; None reports passes to
+        Called after each pass with the name of a run, such as "random-0.3", and its `State`; None reports passes to
         `pmflib.progress`.
     """
 
@@ -90,7 +92,7 @@ class Passes(NamedTuple):
 
 
 class PassOptions(TypedDict, total=False):
-    """The fields of `Passes` as keyword arguments of a fit."""
+    """Fields of `Passes` as keyword arguments of a fit."""
 
     max_passes: int
     tol: float
@@ -102,7 +104,7 @@ class PassOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class EMFit:
-    """Settings of a fit by EM.
+    """Settings of an EM fit.
 
     Parameters
     ----------
@@ -111,17 +113,17 @@ class EMFit:
     rank
         Number of latent states.
     options
-        What is left to choose.
+        Options to choose from.
     seed
         Seed of the starts.
     passes
-        When EM stops.
+        Stopping criteria.
     target
-        Variable that models are evaluated by on held-out samples; None is all.
+        Variable whose held-out log-likelihood is the criterion; None for all variables.
     made, methods
-        Starts that were made before, and what made them, as for `Starts`.
+        Precomputed starting values and the method behind each, as for `Starts`.
     given
-        Digest of the model that was given as a start; "" where there is none.
+        Digest of a model given as a start; "" if there is none.
     """
 
     schema: Schema
@@ -135,19 +137,19 @@ class EMFit:
     given: str = ""
 
     def fit_to(self, n_observed: int) -> EMFit:
-        """The same fit, whose options are `Options.fit_to` so many observed cells."""
-        # a start from pairs that is made already costs nothing
+        """Return the fit with options adjusted by `Options.fit_to` to the number of observed cells."""
+        # a precomputed start from pairs costs nothing
         n_levels = 0 if self.made else self.schema.n_levels
         return replace(self, options=self.options.fit_to(n_observed, n_levels, self.rank))
 
     def refining(self, model: JointPMF) -> EMFit:
-        """The same fit, started from the given model only."""
+        """Return the fit started only from the given model."""
         start = (model.prior, model.factors)
         options = replace(self.options, start_methods=("given",))
         return replace(self, options=options, made={"given": start}, given=digest_fit(*start))
 
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
-        """The same fit, with a model as the first start of its first start method."""
+        """Return the fit with a model as the first start of its first start method."""
         method = self.options.start_methods[0]
         opened = open_for_em((model.prior, model.factors), self.estimate_singles(counts))
         made_by = str(model.origin.get("method", method))
@@ -155,21 +157,21 @@ class EMFit:
         return replace(self, made={method: opened}, methods={method: made_by}, given=given)
 
     def open_held_out(self, validation: object | None) -> BlockSource | None:
-        """Held-out samples, stored or in memory; None if there are none.
+        """Open held-out samples, stored or in memory; None if there are none.
 
         Raises
         ------
         PmfError
-            If samples in memory are given, but none is among them.
+            If samples in memory are given but there are no rows.
         """
         if isinstance(validation, StoredSamples):
-            # of few samples, none may have fallen to these folds: then nothing is chosen
+            # with few samples these folds may be empty: then nothing is chosen
             return validation.with_target(self.target) if validation.n_rows else None
         if validation is None:
             return None
         held_out = DenseBlock(self.schema.encode(validation))
         if not len(held_out):
-            raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
+            raise PmfError("validation has no rows; omit it, or hold out at least one sample")
         return self.load_held_out(held_out)
 
     def fit_samples(
@@ -178,14 +180,14 @@ class EMFit:
         validation: object | None,
         counts: PairCounts | StoredCounts | None,
     ) -> FitResult:
-        """Fit samples, stored or in memory, with options chosen on held-out samples or on a fold.
+        """Fit samples, stored or in memory, choosing options on held-out samples or on a fold.
 
         Parameters
         ----------
         training
             Samples, stored or in memory.
         validation
-            Held-out samples; None is none.
+            Held-out samples, if any.
         counts
             Co-occurrence counts of stored samples; None for those in memory.
         """
@@ -203,7 +205,7 @@ class EMFit:
         validation: object | None,
         counts: PairCounts | StoredCounts,
     ) -> FitResult:
-        """Fit stored samples, with options chosen on held-out samples if there are any."""
+        """Fit stored samples, choosing options on held-out samples if there are any."""
         fit = self.fit_to(training.n_observed)
         held_out = fit.open_held_out(validation)
         starts = fit.make_starts(counts)
@@ -215,7 +217,7 @@ class EMFit:
             return fit.for_target.choose(training.read_some(most), held_out, starts)[1]
         found: BlockSource = training
         if fit.options.searches and training.n_observed * self.rank <= LOCAL_WORK:
-            # a pass over little is done here in less time than a message to a worker takes, or than it takes to read it
+            # for little data, a pass here is faster than a message to a worker, or than reading the data again
             is_narrow = training.n_rows * self.schema.n_variables <= TARGET_CELLS
             found = training.load(self.rank) if is_narrow else training.with_client(None)
             held_out = (
@@ -226,13 +228,13 @@ class EMFit:
     def fit_block(
         self, block: DenseBlock, held_out: BlockSource
     ) -> tuple[FitSpecification, FitResult]:
-        """Fit samples in memory, with options chosen on held-out samples."""
+        """Fit samples in memory, choosing options on held-out samples."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
         fit = self.fit_to(training.n_observed)
         return fit.choose(training, held_out, fit.make_starts(fit.count(block)), block)
 
     def count(self, block: DenseBlock) -> SampleCounts:
-        """Co-occurrence counts for starts, by fold."""
+        """Return co-occurrence counts for starts, by fold."""
         return SampleCounts(block, self.schema, DEFAULT_FOLDS)
 
     def fit_all(self, block: DenseBlock) -> FitResult:
@@ -246,7 +248,7 @@ class EMFit:
         return replace(result, held_out=trial.held_out, held_out_score=score)
 
     def follow(self, specification: FitSpecification, block: DenseBlock) -> FitResult:
-        """Fit all samples in memory by a specification that was found with a held-out fold."""
+        """Fit all samples in memory by a specification that was chosen with a held-out fold."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
         fit = self.fit_to(training.n_observed)
         starts = fit.make_starts(fit.count(block))
@@ -265,13 +267,13 @@ class EMFit:
     ) -> tuple[FitSpecification, FitResult]:
         """Fit with options chosen on held-out samples, or with defaults if there are none.
 
-        Training samples whose ``block`` is given, and held-out ones in memory, may be fitted for a target.
+        If ``block`` is given, training samples and held-out samples in memory may be fitted to a target.
         """
         if block is not None and self.has_target_states and isinstance(held_out, BlocksInMemory):
             return self.for_target.choose(block, held_out, starts)
         by_em = self._make_runs(training, held_out, starts)
         specification, model, state = find_specification(by_em, starts, self.options)
-        # starts of other samples do not know what "auto" has chosen
+        # starts from other samples do not include the choices of "auto"
         named = tuple((starts.name_methods([each]), n) for each, n in specification.starts)
         specification = replace(specification, starts=named)
         if held_out is not None and self.target is not None:
@@ -290,13 +292,13 @@ class EMFit:
 
     @property
     def for_target(self) -> TargetFit:
-        """The same fit, with latent states assigned to the levels of its target."""
+        """Return the fit with latent states assigned to the levels of its target."""
         assert self.target is not None
         grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
         return TargetFit(self.schema, self.target, self.rank, grid, max_passes, self.on_pass)
 
     def _try_on_fold(self, block: DenseBlock) -> tuple[FitSpecification, FitResult | None]:
-        """Specification for all samples, and the fit without the held-out fold that chose it, if any."""
+        """Return a specification for all samples, and the fit without the held-out fold that chose it, if any."""
         if self.made or not self.passes.max_passes:
             return self.options.settle(), None
         n_observed = block.n_observed
@@ -327,13 +329,13 @@ class EMFit:
         return BlocksInMemory.cut(block, self.schema.offsets, rank, self.target)
 
     def estimate_singles(self, counts: AnyCounts) -> FloatArray:
-        """PMF of each variable alone, from the counts of the training samples: float64 (n_levels,)."""
+        """Estimate the PMF of each variable from the counts of the training samples: float64 (n_levels,)."""
         if isinstance(counts, PairCounts):
             return estimate_singles(counts)
         return counts.estimate_singles(self.schema.offsets)
 
     def make_starts(self, counts: AnyCounts) -> Starts:
-        """Starts from the counts of the training samples."""
+        """Make starting values from the counts of the training samples."""
         singles, offsets = self.estimate_singles(counts), self.schema.offsets
         given = (self.rank, self.seed, self.made, self.methods)
         has_pairs = "auto" in (*self.options.start_methods, *self.made)
@@ -350,7 +352,7 @@ class EMFit:
 
     @property
     def on_pass(self) -> OnPass | None:
-        """Callback after each pass: the given one, or the progress listener of this thread."""
+        """Return the callback after each pass: the given one, or the progress listener of this thread."""
         report, max_passes = find_report(), self.passes.max_passes
         if self.passes.on_pass is not None or report is None:
             return self.passes.on_pass
@@ -358,11 +360,11 @@ class EMFit:
 
     @property
     def limits(self) -> Limits:
-        """When runs end."""
+        """Return the stopping criteria of runs."""
         return Limits(self.passes.max_passes, self.passes.tol, self.passes.patience)
 
     def digest_options(self) -> str:
-        """SHA-256 of the options that states of EM depend on; limits of passes are not among them."""
+        """Compute the SHA-256 digest of the options that EM states depend on, without limits of passes."""
         options = asdict(self.options)
         parts = [self.schema.digest, self.rank, options, self.seed, self.target, self.given]
         return digest_fit(json.dumps(parts))
@@ -375,7 +377,7 @@ class EMFit:
         runs: Runs,
         starts: Starts,
     ) -> FitResult:
-        """Result of a fit from the final state of EM."""
+        """Build the result of a fit from the final state of EM."""
         method = f"{starts.name_methods(each for each, _ in specification.starts)}+em"
         origin: dict[str, object] = {
             "method": method,
@@ -389,7 +391,7 @@ class EMFit:
         elif n_starts > 1:
             origin["best"] = n_starts
         joint = JointPMF(*model, self.schema, origin)
-        # one pass says how likely the samples are, and how far the next one would move the model
+        # one more pass gives the likelihood of the samples and the change that another update would make
         (statistics,) = evaluate_models(runs.training, [model])
         training = measure_statistics(joint, statistics)
         history = state.log_likelihoods[: state.best_pass]
@@ -433,7 +435,7 @@ class EMFit:
 def find_change(
     runs: Runs, model: Parameters, statistics: EMStatistics, specification: FitSpecification
 ) -> float:
-    """Largest change of a probability in one more pass, from the sufficient statistics of the training samples."""
+    """Compute the largest change of a probability in one more pass, from the training statistics."""
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, specification.pseudo_count)
     updated = m_step(statistics, runs.offsets, shape, *model)
     return max(

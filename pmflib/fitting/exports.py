@@ -1,4 +1,4 @@
-"""Export fits as a data frame, CSV or an Excel workbook."""
+"""Export of fits as a DataFrame, CSV or an Excel workbook."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from pmflib.model import JointPMF
 
 COLUMNS = ("parameter", "state", "variable", "level", "value", "error", "lower", "upper")
-"""Columns of the table of parameters, one per row: ``share`` of a state, or ``probability`` of a level given the state.
-Item response models have ``discrimination`` (logits between the two levels per standard deviation of the trait),
-``threshold`` (standard deviations of the trait), and, as centred logits, ``intercept`` and ``slope`` of each level; the
-trait's number is in the column of the state."""
+"""Columns of the table of parameters, one parameter per row: ``share`` of a state, or ``probability`` of a level given
+the state. Item response models have ``discrimination`` (logits between the two levels per standard deviation of the
+trait), ``threshold`` (standard deviations of the trait), and, as centred logits, ``intercept`` and ``slope`` of each
+level; the column of the state then contains the trait's number.
+"""
 
 
 class ArrayErrors(Protocol):
-    """Standard errors of an array of parameters, and their intervals; NaN where there are none."""
+    """Standard errors and intervals of an array of parameters; NaN if unavailable."""
 
     @property
     def errors(self) -> FloatArray:
@@ -36,11 +37,11 @@ class ArrayErrors(Protocol):
 
     @property
     def lower(self) -> FloatArray:
-        """Lower ends."""
+        """Lower interval limits."""
 
     @property
     def upper(self) -> FloatArray:
-        """Upper ends."""
+        """Upper interval limits."""
 
 
 Errors = Mapping[str, ArrayErrors]
@@ -49,19 +50,19 @@ Errors = Mapping[str, ArrayErrors]
 
 
 def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
-    """Rows of all parameters in the columns `COLUMNS`: state shares first, then levels.
+    """Yield rows of all parameters with the columns `COLUMNS`: state shares first, then levels.
 
     Parameters
     ----------
     model
         The model.
     errors
-        Errors of its parameters; None leaves their columns NaN.
+        Standard errors of its parameters; None leaves these columns NaN.
 
     Raises
     ------
     PmfError
-        If errors are those of another model.
+        If errors belong to another model.
     """
     traits = None if model.folding is not None else model.trait_model
     items = None if traits is None else Discriminations.find(traits)
@@ -123,12 +124,12 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
 
 
 def make_frame(model: JointPMF, errors: Errors | None = None) -> pd.DataFrame:
-    """Parameters as a pandas DataFrame of the columns `COLUMNS`; see `list_parameters`.
+    """Return the parameters as a pandas DataFrame with the columns `COLUMNS`; see `list_parameters`.
 
     Raises
     ------
     PmfError
-        If pandas is not installed, or errors are those of another model.
+        If pandas is not installed, or errors belong to another model.
     """
     try:
         import pandas as pd
@@ -140,9 +141,9 @@ def make_frame(model: JointPMF, errors: Errors | None = None) -> pd.DataFrame:
 
 
 def write_csv(model: JointPMF, path: Path, errors: Errors | None = None) -> None:
-    """Write the parameters as UTF-8 CSV, one per line, in full precision; unknown values are empty.
+    """Write the parameters as UTF-8 CSV, one per line, with full precision; unknown values are empty.
 
-    Names that a spreadsheet would run as formulas begin with an apostrophe: see `guard_cell`.
+    Names that a spreadsheet would run as formulas are prefixed by an apostrophe; see `guard_cell`.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
@@ -159,7 +160,7 @@ def write_workbook(
     Raises
     ------
     PmfError
-        If openpyxl is not installed, or errors are those of another model.
+        If openpyxl is not installed, or errors belong to another model.
     """
     try:
         from openpyxl import Workbook
@@ -180,19 +181,19 @@ def write_workbook(
             cells = [WriteOnlyCell(sheet, show_text(x) if isinstance(x, str) else x) for x in row]
             for cell in cells:
                 if cell.data_type == "f":
-                    # a level that begins with = is a text, and no formula
+                    # a level that begins with = is text, not a formula
                     cell.data_type = "s"
             sheet.append(cells)
     book.save(path)
 
 
 def _leave_out_unknown(row: Sequence[Any]) -> list[Any]:
-    """The row with None in place of NaN."""
+    """Return the row with None in place of NaN."""
     return [None if isinstance(x, float) and math.isnan(x) else x for x in row]
 
 
 def _list_profiles(model: JointPMF) -> Iterator[Sequence[Any]]:
-    """State shares, and the probability of every level in each state and overall."""
+    """Yield state shares, and the probability of every level in each state and overall."""
     yield ("variable", "level", *(f"state {state}" for state in range(model.rank)), "all")
     yield ("share", "", *model.prior.tolist(), float(model.prior.sum()))
     overall = np.asarray(model.factors @ model.prior)

@@ -27,22 +27,22 @@ from pmflib.display.drawing import (
 )
 
 RESIDUAL_EDGES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
-"""Statistics per degree of freedom from which on residuals have the next colour; 1 is what chance leaves."""
+"""Boundaries of the colours for statistics per degree of freedom; 1 is expected by chance."""
 MOST_NAMED = 40
-"""Variables that a heat map shows, at most: those with the largest residuals."""
+"""Maximum number of variables in a heat map; those with the largest residuals are shown."""
 NUMBERED = 16
-"""Variables up to which its cells have numbers."""
+"""Number of variables up to which cells show numbers."""
 
 
 def plot_losses(losses: Sequence[float], *, ax: Axes | None = None) -> Axes:
-    """Draw the loss by iteration of a fit of counts.
+    """Plot the loss by iteration of a fit to counts.
 
     Parameters
     ----------
     losses
         Loss after each iteration.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
@@ -66,18 +66,18 @@ def plot_passes(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw log-likelihoods by pass of EM.
+    """Plot log-likelihoods by EM pass.
 
     Parameters
     ----------
     log_likelihoods
-        Those of the training samples before each pass, nats per sample.
+        Training log-likelihoods before each pass, nats per sample.
     held_out
-        Those of held-out samples after each pass, from the start on, or that of the result alone, or none.
+        Held-out log-likelihoods of the start and after each pass, or of the result only; may be empty.
     best_pass
-        Pass after which the model was taken, from 0; None marks none.
+        Pass after which the model was selected, from 0; None marks none.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
@@ -90,8 +90,8 @@ def plot_passes(
 
     Notes
     -----
-    The first passes rise by far the most: the lower end of the axis leaves out what is below nine tenths of the rise,
-    where there are ten passes or more.
+    The first passes increase the log-likelihood by far the most, so with ten passes or more the axis omits the lowest
+    nine tenths of the increase.
     """
     ax = open_axes(ax, (6.0, 3.4))
     ax.plot(range(len(log_likelihoods)), log_likelihoods, color=MAIN, label="training samples")
@@ -100,7 +100,7 @@ def plot_passes(
     elif held_out and best_pass is not None:
         ax.plot([best_pass], held_out, "o", color=SECOND, label="held-out samples, at the end")
     if best_pass is not None:
-        ax.axvline(best_pass, color=FAINT, ls=":", label=f"model taken after pass {best_pass}")
+        ax.axvline(best_pass, color=FAINT, ls=":", label=f"model selected after pass {best_pass}")
     curves = np.concatenate([np.asarray(each, np.float64) for each in (log_likelihoods, held_out)])
     if len(log_likelihoods) >= 10 and np.ptp(curves) > 0:
         lower = curves.max() - 0.1 * np.ptp(curves)
@@ -115,18 +115,18 @@ def plot_passes(
 
 
 def plot_ranks(compared: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Draw the compared ranks by their held-out score below the best, with standard errors.
+    """Plot the held-out scores of the compared ranks relative to the best, with standard errors.
 
     Parameters
     ----------
     compared
         Ranks with their scores.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
-    The Axes: 0 is the best, bars are a standard error, a dotted line marks what was chosen.
+    The Axes: 0 is the best rank, bars are one standard error, a dotted line marks the choice.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def plot_ranks(compared: Comparison, *, ax: Axes | None = None) -> Axes:
     """
     lowest: dict[int, tuple[float, float]] = {}
     for point in compared.points:
-        # under several pseudo-counts, the best of each rank
+        # with several pseudo-counts, the best for each rank
         rank, below = int(point.settings["rank"]), point.below_best
         if rank not in lowest or below < lowest[rank][0]:
             lowest[rank] = (below, point.error or 0.0)
@@ -170,29 +170,29 @@ def plot_ranks(compared: Comparison, *, ax: Axes | None = None) -> Axes:
 def plot_residuals(
     names: Sequence[str], per_degree: FloatArray, is_large: BoolArray, *, ax: Axes | None = None
 ) -> Axes:
-    """Draw residuals of all pairs of variables as a heat map.
+    """Plot the residuals of all pairs of variables as a heat map.
 
     Parameters
     ----------
     names
         Variables.
     per_degree
-        float64 of shape (n_variables, n_variables), symmetric: statistics per degree of freedom; NaN where there is
-        nothing to test.
+        float64 of shape (n_variables, n_variables), symmetric: statistics per degree of freedom; NaN for pairs without
+        a test.
     is_large
-        bool of that shape: beyond chance, all pairs taken together.
+        bool of that shape: significant after adjustment for all pairs.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
-    The Axes: 1 is what chance leaves, and what is beyond it is outlined. Of many variables those with the largest
-    residuals are drawn.
+    The Axes: 1 is expected by chance; significant pairs are outlined. With many variables, those with the largest
+    residuals are shown.
 
     Raises
     ------
     PmfError
-        If matplotlib is not installed, or there is no pair.
+        If matplotlib is not installed, or there are no pairs.
     """
     from matplotlib.patches import Rectangle
 
@@ -206,7 +206,7 @@ def plot_residuals(
     side = 0.34 if kept.size > NUMBERED else 0.48
     ax = open_axes(ax, (2.2 + side * kept.size, 1.2 + side * kept.size))
     below = np.tril(np.ones(shown.shape, bool), -1)
-    # what is not tested is as what chance leaves
+    # pairs without a test are drawn as expected by chance
     values = np.where(below, np.nan_to_num(shown), -1.0)
     colour_cells(ax, values, (-0.5, *RESIDUAL_EDGES), (PAPER, *SEQUENTIAL))
     for row, column in np.argwhere(below).tolist():
@@ -236,7 +236,7 @@ def plot_residual_pairs(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the residuals of some pairs as bars, the first on top.
+    """Plot the residuals of some pairs as bars, the first on top.
 
     Parameters
     ----------
@@ -245,13 +245,13 @@ def plot_residual_pairs(
     per_degree
         Statistics per degree of freedom.
     is_large
-        Whether each is beyond chance.
+        Whether each residual is significant.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
-    The Axes: a line marks 1, which chance leaves.
+    The Axes: a line marks 1, the value expected by chance.
 
     Raises
     ------
@@ -263,25 +263,25 @@ def plot_residual_pairs(
     ax.barh(range(len(pairs)), per_degree, color=colours)
     ax.axvline(1.0, color=FAINT, ls=":")
     label_rows(ax, [" and ".join(write_text(each, 24) for each in pair) for pair in pairs])
-    ax.set_xlabel("statistic per degree of freedom; 1 is what chance leaves")
+    ax.set_xlabel("statistic per degree of freedom; 1 is expected by chance")
     return clear_frame(ax)
 
 
 def plot_certainty(certainty: FloatArray, classes: IntArray, *, ax: Axes | None = None) -> Axes:
-    """Draw a histogram of the posterior probability of each row's most probable class, by class.
+    """Plot a histogram of the posterior of each row's most probable class, by class.
 
     Parameters
     ----------
     certainty
-        float64 of shape (n_rows,): posterior of the likeliest class.
+        float64 of shape (n_rows,): posterior of the most probable class.
     classes
-        int64 of shape (n_rows,): that class.
+        int64 of shape (n_rows,): the most probable class.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
-    The Axes. A line marks the mean: the share of the rows that is expected to be assigned rightly.
+    The Axes. A line marks the mean, which is the expected share of correctly assigned rows.
 
     Raises
     ------
@@ -303,6 +303,6 @@ def plot_certainty(certainty: FloatArray, classes: IntArray, *, ax: Axes | None 
     mean = float(certainty.mean()) if certainty.size else 1.0
     ax.axvline(mean, color=INK, ls=":", label=f"mean {mean:.2f}")
     ax.set_xlim(min(1 / max(n_classes, 2), float(certainty.min(initial=1.0))), 1.0)
-    ax.set(xlabel="posterior of the likeliest class", ylabel="rows, %")
+    ax.set(xlabel="posterior of the most probable class", ylabel="rows, %")
     ax.legend(frameon=False, loc="upper left")
     return clear_frame(ax)

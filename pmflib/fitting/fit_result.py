@@ -1,4 +1,4 @@
-"""The result of a fit: the model, its history, and notes on it."""
+"""Result of a fit: the model, the history of the fit, and notes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.exports import Errors
 
 STILL = 1e-3
-"""Largest change of a probability by one more pass where passes have converged: the third decimal stands."""
+"""Largest change of a probability in one more pass for a converged fit: the third decimal is stable."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,41 +35,41 @@ class FitResult(Summarised):
     model
         The fitted joint PMF.
     loss_history
-        Loss after each iteration, or before each pass; it never rises. For a fit of counts the mean KL divergence over
-        the observed pairs, nats, with the pseudo-counts' share (auto), or the root mean square error of the pairs
-        (symnmf); for EM minus the penalised log-likelihood per sample, nats, of fits side by side their mean.
+        Loss after each iteration, or before each pass, non-increasing. For a fit to counts: the mean KL divergence over
+        the observed pairs, nats, with a term for the pseudo-counts (auto), or the root mean square error of the pairs
+        (symnmf). For EM: minus the penalised log-likelihood per sample, nats, averaged over fits side by side.
     held_out
-        Held-out log-likelihood per sample, nats, of the start and after each pass, up to the model that was taken, or
-        of that alone; empty where nothing was held out. Of a fit to all samples, that of the trials before it.
+        Held-out log-likelihood per sample, nats, of the start and after each pass up to the selected model, or of the
+        selected model only; empty without held-out data. For a fit to all samples, that of the preceding trials.
     best_pass
-        Pass after which the model was taken (EM), or the number of iterations.
+        Pass after which the model was selected (EM), or the number of iterations.
     converged
-        Whether passes from the model gain no more than the tolerance, and another one changes no probability by more
-        than `STILL`; of a fit of counts, whether the method met its tolerance.
+        Whether further passes gain no more than the tolerance and another pass changes no probability by more than
+        `STILL`; for a fit to counts, whether the method met its tolerance.
     method
         Name of the method that made the model.
     notes
-        Sentences that a careful user should know.
+        One sentence for each point to be aware of.
     passes_saved
-        Passes that acceleration has saved, by the estimate of `pmflib.solvers.numeric.squarem`; 0 without it.
+        Estimated number of passes saved by acceleration (`pmflib.solvers.numeric.squarem`); 0 without it.
     comparisons
-        What was chosen on held-out data, with all candidates and their scores.
+        Choices made on held-out data, with all candidates and their scores.
     log_likelihoods
-        Training log-likelihood per sample of the start and after each pass (EM), nats, of fits side by side their mean;
-        the last is that of the model. Empty for a fit of counts.
+        Training log-likelihood per sample before each pass and of the final model (EM), nats, averaged over fits side
+        by side. Empty for a fit to counts.
     training
-        Likelihood of the model on the samples it was fitted to, and the criteria that are made of it; None for a fit of
-        counts, of which ``criteria(counts)`` gives those of the pairs.
+        Likelihood and information criteria on the training samples; None for a fit to counts, for which
+        ``criteria(counts)`` gives those of the pairs.
     held_out_score
-        Likelihood of held-out samples; None where nothing was held out.
+        Likelihood of the held-out samples; None if there are none.
     last_change
-        Largest change of a probability in one more pass; None where that is not known: of averages, whose members have
-        passes of their own, and of what is not fitted by EM.
+        Largest change of a probability in one more pass; None if unknown: for averages, whose members have separate
+        passes, and for fits without EM.
     stopped_early
-        Whether held-out samples have ended the passes, before the likelihood of the training samples was highest.
+        Whether held-out samples ended the passes before the training likelihood reached its maximum.
     residuals
-        Pairs of variables that depend on each other within the states, of many samples by some that are drawn; None of
-        averages, of fits of many parameters, of `pmflib.fit_traits`, and of stored samples that are not few.
+        Pairs of variables that are dependent within states; for many samples, computed from a subset. None for
+        averages, fits with many parameters, `pmflib.fit_traits`, and large stored samples.
     """
 
     model: JointPMF
@@ -139,7 +139,7 @@ class FitResult(Summarised):
         if not (self.converged or self.stopped_early):
             notes.insert(
                 0,
-                "It stopped before it converged: allow more passes, lower tol, or look at the loss",
+                "The fit stopped before convergence: allow more passes, raise tol, or check the loss",
             )
         tables += [tabulate_comparison(each, folded=True) for each in self.comparisons]
         sizes = map(format_count, (self.model.schema.n_variables, self.model.rank))
@@ -152,24 +152,25 @@ class FitResult(Summarised):
         Parameters
         ----------
         samples
-            Samples, in memory or `StoredSamples`: AIC, BIC, ICL and the entropy of the posteriors. `PairCounts` of
-            at least two folds, for a model that `fit` made of them: AIC and BIC of the composite likelihood of pairs.
+            Samples, in memory or `StoredSamples`: gives AIC, BIC, ICL and the entropy of the posteriors. `PairCounts`
+            of at least two folds, for a model fitted to them by `fit`: gives AIC and BIC of the composite likelihood of
+            pairs.
 
         Raises
         ------
         SchemaError
             If the samples or counts do not fit the model's schema.
         PmfError
-            If counts are given and the model has forests or traits, or fewer than two folds hold a pair.
+            If counts are given and the model has forests or traits, or fewer than two folds have pairs.
         MemoryPlanError
-            If counts are given and the model is too large for their criteria.
+            If counts are given and the model is too large for these criteria.
 
         Notes
         -----
-        They hold for maximum likelihood: pseudo-counts and averages of fits make them too strict. Held-out samples,
-        which rank "auto" compares, hold for all fits.
+        The criteria assume maximum likelihood; with pseudo-counts or averages of fits they are too strict. Comparisons
+        on held-out samples, such as rank "auto", are valid for all fits.
         """
-        # loaded where it is asked for: it reads stored samples, and forests
+        # imported on demand: it loads stored samples and forests
         from pmflib.fitting.criteria import score_composite, score_samples
 
         if isinstance(samples, PairCounts):
@@ -182,8 +183,8 @@ class FitResult(Summarised):
         Parameters
         ----------
         errors
-            Standard errors and intervals, as `pmflib.standard_errors` returns them: a mapping of the names of arrays to
-            objects with arrays ``errors``, ``lower`` and ``upper`` of their shapes; None leaves these columns empty.
+            Standard errors and intervals, from `pmflib.standard_errors`: a mapping from names of arrays to objects with
+            arrays ``errors``, ``lower`` and ``upper`` of the same shapes; None leaves these columns empty.
 
         Returns
         -------
@@ -195,33 +196,33 @@ class FitResult(Summarised):
         Raises
         ------
         PmfError
-            If pandas is not installed, or errors are those of another model.
+            If pandas is not installed, or errors belong to another model.
         """
         from pmflib.fitting.exports import make_frame
 
         return make_frame(self.model, errors)
 
     def to_csv(self, path: str | Path, errors: Errors | None = None) -> None:
-        """Write all parameters as CSV in UTF-8, with the columns of ``to_frame`` and all digits.
+        """Write all parameters as UTF-8 CSV with the columns of ``to_frame`` and full precision.
 
         Parameters
         ----------
         path
             File to write.
         errors
-            As for ``to_frame``; what is not known is empty.
+            As for ``to_frame``; unknown values are empty.
 
         Raises
         ------
         PmfError
-            If errors are those of another model.
+            If errors belong to another model.
         """
         from pmflib.fitting.exports import write_csv
 
         write_csv(self.model, Path(path), errors)
 
     def to_excel(self, path: str | Path, errors: Errors | None = None) -> None:
-        """Write a workbook of Excel: sheets ``parameters``, ``profiles`` of the states, and ``fit``.
+        """Write an Excel workbook with sheets ``parameters``, ``profiles`` of the states, and ``fit``.
 
         Parameters
         ----------
@@ -233,7 +234,7 @@ class FitResult(Summarised):
         Raises
         ------
         PmfError
-            If openpyxl is not installed (``pip install 'pmflib[excel]'``), or errors are those of another model.
+            If openpyxl is not installed (``pip install 'pmflib[excel]'``), or errors belong to another model.
         """
         from pmflib.fitting.exports import write_workbook
 
@@ -249,7 +250,7 @@ class FitResult(Summarised):
         write_workbook(self.model, found, Path(path), errors)
 
     def plot_convergence(self, **options: Any) -> Axes:
-        """Draw how the fit converged: log-likelihoods by pass of EM, or the loss by iteration of a fit of counts.
+        """Plot the convergence of the fit: log-likelihoods by EM pass, or the loss by iteration of a fit to counts.
 
         See `pmflib.fitting.figures.plot_passes` and `plot_losses`.
 
@@ -263,11 +264,11 @@ class FitResult(Summarised):
         if self.log_likelihoods:
             return plot_passes(self.log_likelihoods, self.held_out, self.best_pass, **options)
         if not self.loss_history:
-            raise PmfError(f"method {self.method!r} is direct: it has no iterations to draw")
+            raise PmfError(f"method {self.method!r} is direct: there are no iterations to plot")
         return plot_losses(self.loss_history, **options)
 
     def plot_residuals(self, **options: Any) -> Axes:
-        """Draw which pairs of variables depend on each other within the states: `BivariateResiduals.plot`.
+        """Plot which pairs of variables are dependent within states; see `BivariateResiduals.plot`.
 
         Raises
         ------
@@ -282,7 +283,7 @@ class FitResult(Summarised):
 
 
 _NAMED = ("pseudo_count", "n_traits")
-"""Facts on a model that its summary repeats, where it has them."""
+"""Properties of a model that its summary repeats, if available."""
 
 
 def warn_if_stopped(result: FitResult, max_passes: int) -> None:
@@ -296,7 +297,7 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
 
 
 def summarise_fit(result: FitResult) -> dict[str, object]:
-    """Summary of a fit in plain JSON types, as recorded in the manifest of a store."""
+    """Return a summary of a fit in plain JSON types, as recorded in the manifest of a store."""
     held_out = result.held_out_score
     return {
         "method": result.method,

@@ -1,6 +1,6 @@
-"""Ways to fit by EM: compared on held-out samples, and followed on other samples.
+"""Specifications of EM fits: chosen on held-out samples, and applied to other samples.
 
-A single model starts from the pairs, at random, or at the best optimum that a search of bounded work has found
+A single model starts from pairs, at random, or from the best optimum found by a search with bounded work
 (`pmflib.fitting.optimum_search`). Held-out samples stop each run, and choose the start, then the pseudo-count.
 """
 
@@ -21,50 +21,52 @@ from pmflib.fitting.optimum_search import DRAWN, OptimumSearch, count_kept
 from pmflib.fitting.starts import Starts
 
 START_METHODS = ("auto", "random", "search")
-"""Starts that "auto" compares for a single model; for members it compares `MEMBER_START_METHODS`."""
+"""Starts compared by "auto" for a single model; for members it compares `MEMBER_START_METHODS`."""
 
 PLENTY = 1000
-"""Observed cells per free parameter from which there is nothing to choose: pseudo-counts and passes do not matter."""
+"""Observed cells per free parameter above which there is nothing to choose: pseudo-counts and early stopping do not
+matter.
+"""
 
 TRIAL_SHARE = 0.25
-"""Share of the passes of a search that are made where a fit only serves to choose the pseudo-count."""
+"""Share of a search's passes that is made if a fit only serves to choose the pseudo-count."""
 
 LARGEST_PAIRS = 10
-"""Entries of the table of pairs per observed cell up to which "auto" may start from it: a larger one takes most of the
-time, and more memory than all else, and has next to nothing in most entries."""
+"""Entries of the table of pairs per observed cell up to which "auto" may start from it; a larger table would dominate
+time and memory, with almost all entries empty.
+"""
 
 FALLEN = 1e-4
-"""Share of the best held-out log-likelihood by which the last pass must be below it to be worse."""
+"""Fraction of the best held-out log-likelihood by which the last pass must be lower to count as worse."""
 
 
 @dataclass(frozen=True)
 class FitSpecification:
-    """How to fit; enough to do it again on other samples.
+    """Specification of a fit, sufficient to repeat it on other samples.
 
     Parameters
     ----------
     method
         Start method: one of `pmflib.fit`, or "search".
     starts
-        Start methods that the model comes from, and number of starts of each; "merged" are those of
-        `merge_alike_states`.
+        Start methods of the model, with the number of starts of each; "merged" are those of `merge_alike_states`.
     pseudo_count
         Mean pseudo-count per level and state.
     passes
-        Number of passes from the start; None is until the objective has converged.
+        Number of passes from the start; None until the objective has converged.
     members
-        Number of models that are averaged to one of summed rank.
+        Number of models averaged into one of summed rank.
     notes
-        What was compared, one sentence each.
+        One sentence for each comparison.
     score
-        Held-out log-likelihood of the model that it led to, nats per sample; None where nothing was held out.
+        Held-out log-likelihood of the resulting model, nats per sample; None without held-out data.
     comparisons
-        What was compared, with all scores.
+        Comparisons, with all scores.
     share
-        Share of the other variables' log-likelihood that a fit for a target takes off; None is a fit by EM.
+        Weight of the subtracted log-likelihood of the other variables in a target fit; None for an EM fit.
     models
-        Starts of a fit of other samples, the best first: the start that was compared, or the optima that a search has
-        found. Without any, starts are made.
+        Starting models from a fit to other samples, the best first: the selected start, or the optima found by a
+        search. If empty, starts are made.
     """
 
     method: str
@@ -81,18 +83,18 @@ class FitSpecification:
 
 @dataclass(frozen=True)
 class Options:
-    """Candidates that a fit chooses from.
+    """Candidates from which a fit chooses.
 
     Parameters
     ----------
     start_methods
-        Start methods that held-out samples choose from, at least one.
+        Start methods to compare on held-out samples, at least one.
     pseudo_counts
-        Mean pseudo-counts per level and state to compare, rising, at least one.
+        Mean pseudo-counts per level and state to compare, increasing, at least one.
     members
         Number of models to average; 1 is a single model.
     trial
-        Whether the fit only serves to choose, so that a search ends after `TRIAL_SHARE` of its passes.
+        Whether the fit only serves to make a choice, so that a search ends after `TRIAL_SHARE` of its passes.
     """
 
     start_methods: tuple[str, ...]
@@ -104,7 +106,7 @@ class Options:
     def make(
         cls, start: str, pseudo_count: float | Literal["auto"], members: int, rank: int
     ) -> Options:
-        """List what a start method and a pseudo-count leave open, where they may be "auto"."""
+        """List the candidates for a start method and a pseudo-count, either of which may be "auto"."""
         if isinstance(pseudo_count, str) and pseudo_count != "auto":
             raise PmfError(
                 f"pseudo_count is {pseudo_count!r}; give a number of at least 0, or 'auto'"
@@ -115,9 +117,10 @@ class Options:
         return cls(methods, FIT_SAMPLES if pseudo_count == "auto" else (pseudo_count,), members)
 
     def fit_to(self, n_observed: int, n_levels: int, rank: int) -> Options:
-        """The same for so many observed cells: without what nobody asked for, and these have no use or time for.
+        """Drop optional candidates that are useless or too slow for the number of observed cells.
 
-        Those are starts from a table of pairs that is large beside the samples, and a search that would make one start.
+        These are starts from a table of pairs that is large compared with the samples, and a search that would make a
+        single start.
         """
         if not self.searches and self.start_methods not in (("auto",), MEMBER_START_METHODS):
             return self
@@ -130,20 +133,20 @@ class Options:
 
     @property
     def searches(self) -> bool:
-        """Whether the start of a single model is left open."""
+        """Return whether the start of a single model is still to be chosen."""
         return "search" in self.start_methods
 
     def count_models(self, n_observed: int, rank: int) -> int:
-        """Number of models that are held at a time, at most."""
+        """Return the maximum number of models in memory at a time."""
         return count_kept(n_observed * rank) if self.searches else self.members
 
     @property
     def is_open(self) -> bool:
-        """Whether held-out samples decide anything: the pseudo-count, or how members are made."""
+        """Return whether held-out samples decide the pseudo-count or the start of members."""
         return len(self.pseudo_counts) > 1 or self.members > 1
 
     def settle(self) -> FitSpecification:
-        """Give the specification to follow without held-out samples."""
+        """Return the specification to use without held-out samples."""
         values = self.pseudo_counts
         pseudo_count = values[0] if len(values) == 1 else DEFAULT_PSEUDO_COUNT
         method = "search" if self.searches else self.start_methods[0]
@@ -151,24 +154,24 @@ class Options:
 
 
 def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:
-    """Whether there are so many samples that nothing is left to choose."""
+    """Return whether there are so many samples that nothing is left to choose."""
     return n_observed >= PLENTY * n_levels * rank
 
 
 @dataclass(frozen=True)
 class FoundStart:
-    """Where the passes of a single model begin.
+    """Starting point of a single model.
 
     Parameters
     ----------
     models
-        The start; or the optima that a search has found, which are different, the best first.
+        The start; or the distinct optima found by a search, the best first.
     starts
-        Start methods, and number of starts of each.
+        Start methods, with the number of starts of each.
     has_converged
         Whether it is an optimum.
     note
-        How it was found; "" where it was made.
+        How it was found; "" for a start that was made.
     """
 
     models: tuple[Parameters, ...]
@@ -186,7 +189,7 @@ def find_start(
     known: Sequence[Parameters] = (),
     share: float = 1.0,
 ) -> FoundStart:
-    """Make a start of a method, or search for the best optimum.
+    """Make a start by a method, or search for the best optimum.
 
     Parameters
     ----------
@@ -197,16 +200,16 @@ def find_start(
     pseudo_count
         Mean pseudo-count per level and state.
     known
-        The start of a fit of other samples, or its optima: a search goes on from these.
+        Start or optima from a fit to other samples; a search continues from these.
     share
         Share of the passes after which a search ends, in (0, 1].
     """
     if method == "search" and not runs.max_passes:
-        # nothing leads to an optimum
+        # no start leads to an optimum
         method = "auto" if starts.has_pairs else "random"
     if method != "search":
         return FoundStart(tuple(known) or tuple(starts(method, 1)), ((method, 1),))
-    # what draws nothing would lead to where the optima are
+    # deterministic starts would lead to the same optima again
     methods = DRAWN if known or not starts.has_pairs else ("auto", *DRAWN)
     found = OptimumSearch(runs, starts, methods, pseudo_count, share).run(known)
     converged = found.optima[0].state.converged
@@ -216,23 +219,23 @@ def find_start(
 def find_specification(
     runs: Runs, starts: Starts, options: Options
 ) -> tuple[FitSpecification, Parameters, ClassState]:
-    """Compare ways to fit on held-out samples, or settle them without any.
+    """Choose a specification by held-out samples, or use the default without any.
 
-    Of the pseudo-counts that held-out samples cannot distinguish from the best the largest is taken: one that is too
-    large costs little, and one that is too small makes up dependence that is not there.
+    Among pseudo-counts within one standard error of the best on held-out samples, the largest is chosen: one that is
+    too large costs little, while one that is too small suggests dependence that does not exist.
 
     Parameters
     ----------
     runs
-        Runs of EM on the training samples.
+        EM runs on the training samples.
     starts
-        Starts by their method.
+        Starts by method.
     options
-        What to compare.
+        Candidates.
 
     Returns
     -------
-    The specification, and the model and the state that it led to.
+    The specification, with the resulting model and state.
     """
     held_out = runs.held_out
     if held_out is None:
@@ -249,7 +252,7 @@ def find_specification(
     }
     by_start = _compare(held_out, "start", ends, "best")
     method = str(by_start.chosen.settings["start"])
-    # of large models there is no room for many
+    # there is no memory for many large models
     states, found = {first: ends.pop(method)}, {method: found[method]}
     ends.clear()
 
@@ -273,7 +276,7 @@ def find_specification(
         comparisons.append(by_passes)
     comparisons = [each for each in comparisons if len(each.points) > 1]
     model = _take_best(state)
-    # of a trial the search is another than that of the fit that follows
+    # the search of a trial differs from that of the final fit
     notes = [each.reason for each in comparisons]
     notes += [start.note] if start.note and not options.trial else []
     specification = FitSpecification(
@@ -306,27 +309,27 @@ def _compare(
 def follow_specification(
     specification: FitSpecification, runs: Runs, starts: Starts
 ) -> tuple[FitSpecification, Parameters, ClassState]:
-    """Fit other samples in the same way.
+    """Fit other samples by a specification.
 
     Parameters
     ----------
     specification
-        What to do.
+        Specification to follow.
     runs
-        Runs on these samples; what they hold out is not used.
+        Runs on these samples; held-out samples are ignored.
     starts
         Starts from the counts of these samples.
 
     Returns
     -------
-    The specification as it was followed, the model, and the state of the loop at its end.
+    The specification as followed, the model, and the final state of the loop.
     """
     pseudo_count, method = specification.pseudo_count, specification.method
     last = runs
     if specification.passes is not None:
         last = replace(runs, max_passes=specification.passes, tol=0.0)
     elif specification.score is not None:
-        # held-out samples do not stop it, and acceleration pays where EM is to converge
+        # held-out samples do not stop it, and acceleration helps when EM runs to convergence
         last = replace(runs, accelerate=True)
     if specification.members > 1:
         models = starts(method, specification.members)
@@ -337,7 +340,7 @@ def follow_specification(
     state = _run_on(last, found, pseudo_count, "all", stop_early=False)
     made = dict(found.starts)
     if specification.models:
-        # starts that draw nothing are not made again
+        # deterministic starts are not made again
         once = {name: n for name, n in specification.starts if name not in DRAWN}
         made = once | {name: n for name, n in made.items() if name in DRAWN or not once}
     notes = specification.notes + ((found.note,) if found.note else ())
@@ -348,10 +351,10 @@ def follow_specification(
 def _run_on(
     runs: Runs, found: FoundStart, pseudo_count: float, name: str, *, stop_early: bool
 ) -> ClassState:
-    """Run EM from a start; an optimum is only refined, with acceleration, and not stopped early."""
+    """Run EM from a start; an optimum is only refined, with acceleration and without early stopping."""
     if found.has_converged:
         runs, stop_early = replace(runs, accelerate=True), False
-    # a start that was made is no model, other than one that somebody gave
+    # a start that was made is not eligible as a model, unless the user gave it
     ((method, _), *_) = found.starts
     keeps = method == "given"
     models = found.models[:1]
@@ -361,7 +364,7 @@ def _run_on(
 def _find_members(
     runs: Runs, starts: Starts, options: Options
 ) -> tuple[FitSpecification, Parameters, ClassState]:
-    """Compare ways to fit the models of an average: by one of each start method, stopped by held-out samples."""
+    """Choose the start method of members of an average by one fit of each, stopped by held-out samples."""
     assert runs.held_out is not None
     ends: dict[str, ClassState] = {}
 
@@ -374,7 +377,7 @@ def _find_members(
 
     methods = options.start_methods
     by_pseudo_count = climb(options.pseudo_counts, lambda each: run(methods[0], each))
-    # by their scores alone: their models are not kept
+    # compared by scores only: the models are not kept
     pseudo_counts = compare_candidates(
         "sample",
         [{"pseudo_count": each} for each in by_pseudo_count],
@@ -408,18 +411,18 @@ def _find_members(
 
 
 def climb(values: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
-    """Score values from the default on as long as neighbours are better, first those below it.
+    """Score values from the default to its neighbours as long as the score improves, smaller values first.
 
     Parameters
     ----------
     values
         In ascending order, at least one.
     score
-        Gives the score of a value: a higher one is better.
+        Returns the score of a value; higher is better.
 
     Returns
     -------
-    Scores by value, in the order in which they were taken.
+    Scores by value, in order of evaluation.
     """
     at = _find_first(values)
     scores = {values[at]: score(values[at])}
@@ -431,23 +434,23 @@ def climb(values: Sequence[float], score: Callable[[float], float]) -> dict[floa
                 break
             index += step
         if index != at + step:
-            # it went up this way: it goes down the other way
+            # improving in this direction, so the other need not be tried
             break
     return scores
 
 
 def _find_first(values: Sequence[float]) -> int:
-    """Place of the value that is scored first."""
+    """Return the index of the value that is scored first."""
     return values.index(DEFAULT_PSEUDO_COUNT) if DEFAULT_PSEUDO_COUNT in values else 0
 
 
 def _take_best(state: ClassState) -> Parameters:
-    """Give the model of the pass that was best on held-out samples, or the last without any."""
+    """Return the model of the best pass on held-out samples, or of the last pass without any."""
     return state.parameters if state.best is None else state.best
 
 
 def _choose_passes(state: ClassState) -> tuple[int | None, Comparison]:
-    """Stop at the pass that is best, unless the runs have converged and are as good at their end, or it is the last."""
+    """Return the best pass to stop at, or None if the runs converged and end as well, or the best pass is the last."""
     best, last = state.best_pass, state.n_passes
     fallen = max(state.held_out) - state.held_out[-1] > FALLEN * abs(max(state.held_out))
     stop = best < last and (fallen or not state.converged)

@@ -1,4 +1,4 @@
-"""What is said of a fit by its likelihood, on training and on held-out samples: numbers, tables, plain JSON types."""
+"""Fit statistics: likelihood and information criteria on training and held-out samples, as numbers, tables and JSON."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, f
 
 @dataclass(frozen=True)
 class Criteria(Summarised):
-    """Likelihood of a model on the samples it was fitted to, and what is made of it; of AIC to ICL less is better.
+    """Likelihood of a model on its training samples, and statistics derived from it; for AIC to ICL, lower is better.
 
     Parameters
     ----------
     log_likelihood
-        Log-likelihood of all samples, nats, of what is observed of them; without pseudo-counts.
+        Log-likelihood of the observed cells of all samples, nats, without pseudo-counts.
     entropy
-        Entropies of the posteriors of the latent state, nats, summed: 0 where every sample's state is certain.
+        Total entropy of the posteriors of the latent state, nats; 0 if every state is certain.
     n_rows
-        Samples with anything observed.
+        Number of samples with any observed cell.
     n_empty
-        Samples with nothing observed, whose likelihood is 1: they count in the mean of a sample, and nowhere else.
+        Number of samples with nothing observed. Their likelihood is 1; they count only in the mean per sample.
     n_states
-        Latent states.
+        Number of latent states.
     n_parameters
-        Free parameters, see `count_parameters`; None where they are not counted: of continuous traits, whose states are
-        points of an integral.
+        Number of free parameters, see `count_parameters`; None if they are not counted, as for continuous traits, whose
+        states are quadrature points.
     n_cells
-        Answers that differ: the product over the variables of the levels that samples hold, infinite above 1e308.
+        Number of possible response patterns: the product over variables of the number of observed levels, infinite
+        above 1e308.
     """
 
     log_likelihood: float
@@ -43,65 +44,65 @@ class Criteria(Summarised):
 
     @property
     def per_row(self) -> float:
-        """Log-likelihood per sample, nats: what the mean of `JointPMF.log_prob` is."""
+        """Return the log-likelihood per sample, nats: the mean of `JointPMF.log_prob`."""
         return self.log_likelihood / max(self.n_rows + self.n_empty, 1)
 
     @property
     def aic(self) -> float | None:
-        """Akaike's criterion; None without a number of parameters."""
+        """Return Akaike's criterion; None without a number of parameters."""
         return self._penalise(2.0)
 
     @property
     def bic(self) -> float | None:
-        """Schwarz's criterion; None without a number of parameters."""
+        """Return Schwarz's criterion; None without a number of parameters."""
         return self._penalise(math.log(max(self.n_rows, 1)))
 
     @property
     def sabic(self) -> float | None:
-        """Schwarz's criterion with Sclove's number of samples, (n + 2) / 24; None without a number of parameters."""
+        """Return Schwarz's criterion with Sclove's sample size, (n + 2) / 24; None without a number of parameters."""
         return self._penalise(math.log((self.n_rows + 2) / 24))
 
     @property
     def caic(self) -> float | None:
-        """Bozdogan's consistent form of Akaike's criterion; None without a number of parameters."""
+        """Return Bozdogan's consistent version of Akaike's criterion; None without a number of parameters."""
         return self._penalise(math.log(max(self.n_rows, 1)) + 1)
 
     @property
     def icl(self) -> float | None:
-        """Integrated completed likelihood: Schwarz's, and twice the entropy; None without a number of parameters."""
+        """Return the integrated completed likelihood, Schwarz's criterion plus twice the entropy, or None."""
         return None if self.bic is None else self.bic + 2 * self.entropy
 
     @property
     def relative_entropy(self) -> float | None:
-        """How certain states are: 1 less the entropy as a share of n log F, its largest value; None of one state."""
+        """Return the relative entropy: 1 minus the entropy divided by its maximum, n log F; None for one state."""
         if self.n_states == 1 or not self.n_rows:
             return None
         return 1 - self.entropy / (self.n_rows * math.log(self.n_states))
 
     @property
     def degrees_of_freedom(self) -> int | None:
-        """Free cells, or samples where these are fewer, that are left over by the parameters.
+        """Return the number of free cells, or of samples if smaller, minus the number of parameters.
 
-        Below 0 the parameters are more than the samples can determine. None without a number of parameters.
+        A negative value means more parameters than the samples can determine. None without a number of parameters.
         """
         if self.n_parameters is None:
             return None
         return int(min(self.n_cells - 1, self.n_rows)) - self.n_parameters
 
     def to_json(self) -> dict[str, float | int | None]:
-        """All of it in plain JSON types; None is what is not defined."""
+        """Convert to plain JSON types; undefined values are None."""
         return {name: getattr(self, name) for name in ("log_likelihood", "per_row", *STATISTICS)}
 
     def tabulate(self) -> SummaryTable:
-        """Table of the criteria and what they are made of."""
+        """Return a table of the criteria and their components."""
         return tabulate_statistics(self.to_json())
 
     def describe(self) -> str:
-        """Log-likelihood in all and per row, in one line."""
+        """Format the log-likelihood in total and per row in one line."""
         return describe_likelihood(self.to_json())
 
     def summary(self) -> Summary:
-        """The likelihood and the criteria: text in a terminal, HTML in a notebook."""
+        """Return a summary of likelihood and criteria: text in a terminal, HTML in a notebook."""
         return Summary(f"Log-likelihood {self.describe()}", tables=(self.tabulate(),))
 
     def _penalise(self, price: float) -> float | None:
@@ -123,18 +124,18 @@ STATISTICS = {
     "entropy": "entropy of states, nats",
     "relative_entropy": "relative entropy",
 }
-"""Names of what is made of a likelihood, in JSON and for people."""
+"""Names of statistics derived from a likelihood, in JSON and for display."""
 
 
 def tabulate_statistics(found: Mapping[str, Any]) -> SummaryTable:
-    """Table of what is made of a likelihood, from what `Criteria.to_json` gives; what is not defined is left out."""
+    """Return a table of fit statistics from `Criteria.to_json`; undefined values are omitted."""
     rows = [
         (title, _format_statistic(found[name]))
         for name, title in STATISTICS.items()
         if found.get(name) is not None and (name != "n_empty" or found[name])
     ]
     return SummaryTable(
-        "Fit statistics; of AIC to ICL less is better", ("statistic", ">value"), rows, len(rows)
+        "Fit statistics; for AIC to ICL, lower is better", ("statistic", ">value"), rows, len(rows)
     )
 
 

@@ -1,4 +1,4 @@
-"""The search for latent classes with forests: starts, shrinkage, members; and more passes after it."""
+"""Search for latent classes with forests: starts, shrinkage and members; and the final refit."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.solvers import PseudoCounts
 
 REFIT_PASSES = 10
-"""Passes over all samples after a choice on a fold: from the model of the choice, with forests found anew."""
+"""Number of passes over all samples after a choice on a fold, starting from the chosen model with re-estimated
+forests.
+"""
 
 CLEAR = 2.0
-"""Standard errors by which held-out samples must gain from forests, whose passes are many times as dear."""
+"""Standard errors by which forests must improve the held-out likelihood, because their passes are many times slower."""
 
 
 class FoundForests(NamedTuple):
-    """What a search has found: a run for each member, and what was compared."""
+    """Result of a search: a run per member, and the comparisons."""
 
     runs: list[TreeRun]
     comparisons: list[Comparison]
 
     def to_arrays(self) -> Arrays:
-        """The model and the options of each run, and what was compared, as a checkpoint keeps them."""
+        """Convert models, options and comparisons to checkpoint arrays."""
         found = {
             "options": [each.options._asdict() for each in self.runs],
             "comparisons": [each.to_json() for each in self.comparisons],
@@ -59,7 +61,7 @@ class FoundForests(NamedTuple):
 
     @classmethod
     def from_arrays(cls, offsets: IntArray, arrays: Arrays) -> FoundForests:
-        """What `to_arrays` was called on, without the passes that led there."""
+        """Restore a result from `to_arrays`, without the history of passes."""
         found = json.loads(str(arrays["found"]))
         runs = [
             TreeRun.begin(
@@ -71,20 +73,20 @@ class FoundForests(NamedTuple):
 
 
 class FittedForests(NamedTuple):
-    """Runs of one rank that have led to models, and what they were run on.
+    """Runs of one rank with their models and samples.
 
     Parameters
     ----------
     runs
-        A run for each member.
+        One run per member.
     training
         Samples that were fitted.
     singles
-        PMF of each variable among them, as for `run_tree_em`.
+        PMF of each variable in these samples, as for `run_tree_em`.
     held_out
-        Held-out samples, which have no part in the models; None where there are none.
+        Held-out samples, not used in fitting; None if there are none.
     trial
-        Runs without a fold of the samples, from whose models these go on.
+        Runs without a fold of the samples, from whose models these runs continue.
     """
 
     runs: Sequence[TreeRun]
@@ -94,7 +96,7 @@ class FittedForests(NamedTuple):
     trial: FittedForests | None = None
 
     def score(self) -> HeldOutScore | None:
-        """Likelihood of held-out samples under the models, or under those of the trial before."""
+        """Return the held-out likelihood of the models, or of the preceding trial."""
         if self.trial is not None:
             score = self.trial.score()
             return None if score is None else replace(score, n_trials=1)
@@ -104,7 +106,7 @@ class FittedForests(NamedTuple):
         return HeldOutScore(per_row, self.held_out.n_samples)
 
     def find_change(self) -> float:
-        """Largest change of a probability of the first model by one more pass, the forests as they are."""
+        """Compute the largest change of a probability of the first model in one more pass with the same forests."""
         model, options = self.runs[0].parameters, self.runs[0].options
         shape = PseudoCounts.shaped_by(self.singles, self.training.offsets, options.pseudo_count)
         shrinkage = options.edge_pseudo_count, options.pooled_share
@@ -114,16 +116,16 @@ class FittedForests(NamedTuple):
 
 
 class ForestSearch:
-    """Fits with forests on training samples in memory, evaluated by held-out ones.
+    """Search for fits with forests on training samples in memory, evaluated on held-out samples.
 
     Parameters
     ----------
     fit
         The fit without forests.
     training, held_out
-        Samples.
+        Training and held-out samples.
     plain
-        Model without forests, that those with forests are compared with.
+        Model without forests, used for comparison.
     """
 
     def __init__(
@@ -164,9 +166,9 @@ class ForestSearch:
         models
             The models.
         is_forced
-            Whether forests are taken whatever the samples say.
+            Whether forests are used regardless of the samples.
         held_out
-            Held-out samples; None is those of the search.
+            Held-out samples; None uses those of the search.
         """
         candidates = [[self._without], list(models)]
         held_out = self.held_out if held_out is None else held_out
@@ -190,7 +192,7 @@ class ForestSearch:
         return replace(compared, reason=reason)
 
     def refit(self, trial: FittedForests, block: DenseBlock) -> FittedForests:
-        """Fit all samples, each model from where it was."""
+        """Fit all samples, starting each model from its trial."""
         samples, singles = self._open(block), estimate_block_singles(block, self._offsets)
         limits = self.limits._replace(max_passes=min(REFIT_PASSES, self.limits.max_passes))
         again = [
@@ -211,16 +213,16 @@ def report_forests(
     *,
     method: str = "trees+em",
 ) -> FitResult:
-    """Result of models with forests, one or their average.
+    """Build the result of models with forests, a single one or an average.
 
     Parameters
     ----------
     fit
         The fit.
     fitted
-        Runs that led to the models.
+        Runs of the models.
     notes, comparisons
-        What was found.
+        Notes and comparisons so far.
     method
         Name of the method.
     """
@@ -240,14 +242,14 @@ def report_forests(
     model = TreePMF.make(TreeParameters.join(models), fit.schema, origin)
     training = measure_fit(model, fitted.training)
     change = fitted.find_change() if len(models) == 1 else None
-    # the passes of a refit are as few as the trial leaves to make
+    # a refit makes as few passes as the trial leaves
     judged = fitted.trial or fitted
     is_single = len(models) == 1 and not fit.options.trial
     measured = measure_residuals(model, fitted.training) if is_single else None
     tried, has_ended = judged.runs[0], all(each.converged for each in judged.runs)
     is_early = bool(tried.held_out) or fitted.trial is not None
     converged = has_ended and (not is_early if change is None else change <= STILL)
-    # the density of pseudo-counts is left out: the tables' depend on the model itself
+    # without the log-density of pseudo-counts, because those of tables depend on the model itself
     return FitResult(
         model=model,
         loss_history=tuple(-each for each in first.log_likelihoods),

@@ -1,4 +1,4 @@
-"""From counts to a model: pairwise counts by any method, and triple counts, the classical rival of pairs."""
+"""Fits of models to pairwise counts by any method, and to triple counts."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ def fit(
     Parameters
     ----------
     counts
-        Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up. Weighted ones are taken
-        in effective samples.
+        Co-occurrence counts. "auto" holds out folds for its choices; the other methods sum the folds. Weighted counts
+        are converted to effective samples.
     rank
-        Number of latent states, at least 1; "auto" has `pmflib.select_rank` choose it, and the result's comparisons and
-        notes say how.
+        Number of latent states, at least 1; with "auto" it is chosen by `pmflib.select_rank`, as described in the
+        comparisons and notes of the result.
     method
-        A name of `pmflib.core.methods.PAIR_METHODS`:
+        One of `pmflib.core.methods.PAIR_METHODS`:
         {methods}
     rng
-        Generator, or a seed for one; spa does not use it.
+        Random generator, or a seed; not used by spa.
 
     Returns
     -------
-    The model and how it was reached. With pseudo-counts the loss holds their share too.
+    The model and the history of the fit. With pseudo-counts, the loss includes their term.
 
     Raises
     ------
     RankError
-        If the rank is below 1, or (spa, symnmf) above what the variables and their counts can carry.
+        If the rank is below 1, or (spa, symnmf) too large for the variables and their counts.
     PmfError
-        If the method is not known, or needs pairs where there is a single variable.
+        If the method is unknown, or needs pairs and there is only one variable.
 
     Warns
     -----
     ConvergenceWarning
-        If a solver (opt, mirror, symnmf) stops at its limit of iterations; auto only says so in its result.
+        If a solver (opt, mirror, symnmf) reaches its limit of iterations; "auto" reports this only in its result.
     RankWarning
         If the rank is above the number of samples, before anything is computed.
 
@@ -106,8 +106,8 @@ def fit_triples(
 ) -> FitResult:
     """Fit a model to triple counts from a random start, on one machine.
 
-    Pairs are fitted faster and from far fewer samples (`pmflib.fit`); triples distinguish more states where few
-    variables have few levels.
+    Pairs can be fitted faster and with far fewer samples (`pmflib.fit`); triples can distinguish more states if there
+    are few variables with few levels.
 
     Parameters
     ----------
@@ -116,21 +116,21 @@ def fit_triples(
     rank
         Number of latent states, at least 1.
     loss
-        "kl": the triples' composite likelihood. "squares": least squares.
+        "kl": composite likelihood of the triples. "squares": least squares.
     rng
-        Generator of the start, or a seed for one.
+        Random generator for the start, or a seed.
 
     Raises
     ------
     RankError
         If the rank is below 1.
     PmfError
-        If the loss is not known, or there are fewer than three variables.
+        If the loss is unknown, or there are fewer than three variables.
 
     Warns
     -----
     ConvergenceWarning
-        If the solver stops at its limit of iterations.
+        If the solver reaches its limit of iterations.
 
     References
     ----------

@@ -432,16 +432,17 @@ def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock
 
 
 def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
-    """A result that says how many samples those with weights are worth."""
+    """Note how many samples those with weights are worth, here and in the origin of the model."""
     if isinstance(samples, StoredSamples):
         if not samples.is_weighted:
             return result
-        note = note_weights(samples.n_rows, samples.n_effective)
+        n_rows, n_effective = samples.n_rows, samples.n_effective
     elif samples.weights is None:
         return result
     else:
-        note = note_weights(len(samples), samples.n_samples)
-    return replace(result, notes=(note, *result.notes))
+        n_rows, n_effective = len(samples), samples.n_samples
+    model = replace(result.model, origin={**result.model.origin, "n_effective": n_effective})
+    return replace(result, model=model, notes=(note_weights(n_rows, n_effective), *result.notes))
 
 
 def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:

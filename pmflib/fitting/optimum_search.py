@@ -1,9 +1,9 @@
-"""Search for the best optimum of a small fit: kinds of starts compete on equal work until the top is found again.
+"""Search for the best optimum of a small fit: kinds of starts compete for equal work until the best optimum recurs.
 
-EM ends at one of many optima. Independent starts meet the best of them rarely where states are many, but most of what
-they end at is right about most states. So the best fits found so far are kept, and starts are also made of them: the
-states of two, those most alike made one, and one fit with two states made one and another split in two. Work is counted
-in passes, never by the clock, so that the same data and seed give the same bits.
+EM ends in one of many local optima. With many states, independent starts rarely reach the best one, but most of their
+end points are right about most states. The best fits so far are therefore kept, and new starts are made from them: by
+joining the states of two fits and merging the most similar ones, or by merging two states of a fit and splitting
+another. Work is counted in passes rather than time, so the same data and seed give the same bits.
 """
 
 from __future__ import annotations
@@ -28,43 +28,45 @@ from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import open_start
 
 DRAWN = ("merged", "random")
-"""Starts that are others every time: those of `merge_alike_states`, and random ones."""
+"""Starts that differ every time: those of `merge_alike_states`, and random ones."""
 
 
 @dataclass(frozen=True)
 class SearchParameters:
-    """Parameters of the search; chosen on votes (missing votes hidden, and as a level), car and drawn tables.
+    """Parameters of the search, chosen on votes (with missing votes hidden, and as a level), car and simulated tables.
 
     Parameters
     ----------
     n_kept
-        Best different optima that starts are made of.
+        Number of the best distinct optima from which starts are made.
     n_first
-        Starts that are made of nothing, before any is made of optima; and the least number of them in all.
+        Number of independent starts before any is made from optima, and the minimum number of independent starts.
     n_common
-        Times that the top has to be found, by runs that did not start from it, where it is by half of these.
+        Number of times the best optimum must be found by runs that did not start from it, if half of all runs end
+        there.
     n_found
-        Times that it has to be found where most runs end elsewhere.
+        Number of times it must be found if most runs end elsewhere.
     longer, least_passes
-        Then as well: times the passes that had been made when it was first found, and passes, that the search has to
-        make.
+        Additional conditions in that case: the multiple of the passes made when it was first found, and the minimum
+        number of passes.
     short_passes
-        Passes of every run before it is judged whether it may come among the kept ones.
+        Number of passes of every run before it is decided whether the run can be among the best.
     hope
-        Times what its last two passes have gained that a short run may still gain.
+        Multiple of the gain in its last two passes that a short run is expected to gain at most.
     same
-        Nats per sample by which two runs that end at one optimum may differ.
+        Difference in nats per sample below which two runs have reached the same optimum.
     join_passes
-        Passes in which the states of two optima, together, are made as many as are requested.
+        Number of passes in which the joined states of two optima are reduced to the requested number.
     opened
-        Share of the variables' own PMFs in a start that is made of optima: EM never leaves a zero.
+        Weight of the variables' own PMFs in a start made from optima, since EM never leaves a zero.
     most_work, most_passes
-        The search ends in any case after so much work, observed cells times states times passes: a second or two; and
-        after so many passes, for those of few samples have a cost of their own.
+        Upper limits of the search: work as observed cells times states times passes (a second or two), and number of
+        passes, since runs on few samples have fixed costs.
     share
-        Share of the passes left that a run may take after its short passes, so that of few passes no start takes all.
+        Fraction of the remaining passes that a run may use after its short passes, so that no start uses all of a small
+        budget.
     loose
-        Times the tolerance of convergence at which its runs end.
+        Multiple of the convergence tolerance at which runs of the search end.
     """
 
     n_kept: int = 8
@@ -88,7 +90,7 @@ SEARCH = SearchParameters()
 
 
 def count_kept(work: float) -> int:
-    """Number of optima that a search keeps at most: no more than it has passes for.
+    """Return the maximum number of optima kept by a search, limited by the passes it can afford.
 
     Parameters
     ----------
@@ -101,14 +103,14 @@ def count_kept(work: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Where a run of EM has ended.
+    """End point of an EM run.
 
     Parameters
     ----------
     state
-        State of EM at its end.
+        Final EM state.
     number
-        Which run of the search it was.
+        Number of the run within the search.
     """
 
     state: ClassState
@@ -116,31 +118,31 @@ class Optimum:
 
     @property
     def model(self) -> Parameters:
-        """Prior and factors."""
+        """Return prior and factors."""
         return self.state.parameters
 
     @property
     def objective(self) -> float:
-        """Log-likelihood of the training samples and log-density of the pseudo-counts, nats per sample."""
+        """Return the penalised log-likelihood of the training samples, nats per sample."""
         return -self.state.loss_history[-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a search has found.
+    """Result of a search.
 
     Parameters
     ----------
     optima
-        The best different optima, by falling objective, at least one.
+        Best distinct optima by decreasing objective, at least one.
     starts
-        Start methods, and how many starts of each were run, at least one.
+        Start methods with the number of starts of each, at least one.
     n_made
-        Starts that were made of optima.
+        Number of starts made from optima.
     n_top
-        Times that the top was found, by runs that did not start from it.
+        Number of times the best optimum was found by runs that did not start from it.
     n_passes
-        Passes of all runs.
+        Number of passes of all runs.
     """
 
     optima: tuple[Optimum, ...]
@@ -151,11 +153,11 @@ class Found:
 
     @property
     def models(self) -> tuple[Parameters, ...]:
-        """The optima themselves."""
+        """Return the models of the optima."""
         return tuple(each.model for each in self.optima)
 
     def describe(self) -> str:
-        """Say how the optimum was found: a note."""
+        """Describe how the optimum was found."""
         n_starts = sum(number for _, number in self.starts)
         if not self.optima[0].state.converged:
             return (
@@ -169,21 +171,20 @@ class Found:
 
 
 class OptimumSearch:
-    """A search under way, under one pseudo-count.
+    """State of a search with one pseudo-count.
 
     Parameters
     ----------
     runs
-        Runs on the training samples; what they hold out is not used, and no state of the search is saved.
+        Runs on the training samples; held-out samples are ignored, and no state is saved.
     starts
         Starts by their method.
     methods
-        Start methods, each a kind of its own, with one of `DRAWN` at least; the others, which draw next to nothing, are
-        run once.
+        Start methods, including at least one of `DRAWN`; the others, which are (almost) deterministic, are run once.
     pseudo_count
         Mean pseudo-count per level and state.
     share
-        Share of the passes after which the search ends in any case, in (0, 1].
+        Fraction of the passes after which the search ends, in (0, 1].
 
     References
     ----------
@@ -219,11 +220,11 @@ class OptimumSearch:
 
     @property
     def n_passes(self) -> float:
-        """Passes made so far, of models of the requested rank."""
+        """Return the number of passes so far, in passes of models of the requested rank."""
         return self._n_known_passes + sum(self._spent.values())
 
     def run(self, models: Sequence[Parameters] = ()) -> Found:
-        """Search, after going on from models that are known already, such as fits of some of the samples."""
+        """Run the search, optionally continuing from known models such as fits to some of the samples."""
         for model in models[: self._n_kept]:
             known = self._run_limited("known", model, self._limit_run())
             self._n_known_passes += known.n_passes
@@ -239,13 +240,13 @@ class OptimumSearch:
         )
 
     def _is_over(self) -> bool:
-        """Whether there were passes enough, or the top was found by most runs; or again and again, by few of many."""
+        """Return whether the passes are used up, or the best optimum was found often enough."""
         if not self._optima:
             return False
         if self.n_passes >= self._max_passes:
             return True
         if not self._n_made:
-            # a single fit has nothing to be joined with
+            # a single fit has no partner
             return len(self._optima) == 1 and self._is_common()
         is_found = self._n_top >= SEARCH.n_found and self.n_passes >= max(
             SEARCH.longer * self._top_at, SEARCH.least_passes
@@ -253,12 +254,12 @@ class OptimumSearch:
         return is_found or self._is_common()
 
     def _is_common(self) -> bool:
-        """Whether half of the runs that did not start from the top have ended there."""
+        """Return whether half of the runs that did not start from the best optimum have ended there."""
         n_least = max(SEARCH.n_common, self._n_independent / 2)
         return self._n_top >= n_least and sum(self._n_starts.values()) >= SEARCH.n_first
 
     def _try_next(self) -> None:
-        """Make a start of the kind that has had the least work, and run it as far as there is hope."""
+        """Make a start of the kind with the least work so far, and run it while it is promising."""
         kinds = self._list_kinds()
         kind = min(kinds, key=self._spent.__getitem__)
         before = self._optima[0] if self._optima else None
@@ -277,7 +278,7 @@ class OptimumSearch:
             self._note(state, counts=not from_top)
 
     def _list_kinds(self) -> list[str]:
-        """Kinds of starts that can be made now."""
+        """List the kinds of starts that can be made now."""
         if once := [
             each for each in self._n_starts if each not in DRAWN and not self._n_starts[each]
         ]:
@@ -294,7 +295,7 @@ class OptimumSearch:
         return [*drawn, *made]
 
     def _list_pairs(self) -> list[tuple[Optimum, Optimum]]:
-        """Pairs of optima that have not been joined yet, the best first."""
+        """List pairs of optima that have not been joined yet, the best first."""
         pairs = [
             (first, second)
             for last, second in enumerate(self._optima)
@@ -313,13 +314,13 @@ class OptimumSearch:
         return self._merge(wide, FIRST_PASSES, MERGE_PASSES)
 
     def _join(self, first: Optimum, second: Optimum) -> Parameters:
-        """Make a start of the states of two optima."""
+        """Make a start from the states of two optima."""
         self._spent["join"] += WIDENED * SEARCH.join_passes
         both = self._open(join_members([first.model, second.model]))
         return self._merge(both, 0, SEARCH.join_passes)
 
     def _split(self) -> tuple[Parameters, bool]:
-        """Make two states of an optimum one, and two of another, by chance; and whether it was the top."""
+        """Merge two states of an optimum and split another, at random; also returns whether it was the best optimum."""
         rng = np.random.default_rng([self._starts.seed, self._n_runs, 1])
         place = min(int(rng.geometric(0.5)) - 1, len(self._optima) - 1)
         prior, factors = self._open(self._optima[place].model)
@@ -353,7 +354,7 @@ class OptimumSearch:
         return merged
 
     def _run_hopeful(self, kind: str, start: Parameters) -> ClassState | None:
-        """Run a start until it has converged; None where a few passes show that it will not come among the kept."""
+        """Run a start until it converges; None if a few passes show that it will not be among the best."""
         left = max(1, int(self._max_passes - self.n_passes))
         state = self._run_limited(f"{kind}-{self._n_runs}", start, min(SEARCH.short_passes, left))
         self._spent[kind] += state.n_passes
@@ -370,16 +371,16 @@ class OptimumSearch:
         return state
 
     def _limit_run(self) -> int:
-        """Passes that a run may take, of those that are left."""
+        """Return the number of remaining passes that a run may use."""
         return int(SEARCH.share * (self._max_passes - self.n_passes))
 
     def _run_limited(self, name: str, start: Parameters, limit: int) -> ClassState:
-        """Run EM for at most so many passes, and one at least."""
+        """Run EM for at most ``limit`` passes, and at least one."""
         limit = max(1, min(limit, self._runs.max_passes))
         return replace(self._runs, max_passes=limit).run(name, [start], self._pseudo_count)
 
     def _note(self, state: ClassState, *, counts: bool) -> None:
-        """Keep an optimum that is among the best and different from them; count where it is the top again."""
+        """Keep an optimum if it is among the best and distinct; count it if it is the best one again."""
         new = Optimum(state, self._n_runs)
         top = self._optima[0].objective if self._optima else -np.inf
         if new.objective > top + SEARCH.same:

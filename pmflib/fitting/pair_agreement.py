@@ -1,4 +1,4 @@
-"""How far a model agrees with the counts of its pairs: the dependence that it explains, and the pairs against it."""
+"""Agreement of a model with the pair counts: explained dependence, and pairs that contradict the model."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from pmflib.model import JointPMF
 from pmflib.model.associations import measure_in_counts
 
 MAX_COMPARED_LEVELS = 2000
-"""Levels up to which pairs are compared: there, in up to four seconds and 0.3 GB for tables of all pairs of levels."""
+"""Number of levels up to which pairs are compared: up to four seconds, and 0.3 GB for tables of all pairs of levels."""
 LISTED = 5
-"""Pairs that contradict a model most and are described, at most."""
+"""Maximum number of contradicting pairs that are described."""
 LEAST_GIVEN, MOST_GIVEN, SHARE_GIVEN = 30, 500, 0.01
-"""Samples from which the shares of other levels among those with a level are compared: one in a hundred of those that
-hold the pair, but 30 at least, for shares among fewer are chance, and 500 at most, which are enough of any number."""
+"""Minimum number of samples with a level for comparing the shares of other levels among them: one percent of the
+samples of the pair, but at least 30, because smaller shares are dominated by chance, and at most 500, which are always
+enough.
+"""
 CLEAR = 3.0
-"""Standard errors from which a share is said to be off: a pair has hundreds of them."""
+"""Number of standard errors from which a share is reported as deviating; a pair has hundreds of shares."""
 SHARE_BELIEVED, SHARE_POOR = 0.9, 0.8
-"""Shares of the dependence explained from which probabilities can be believed, and below which a run warns."""
+"""Share of explained dependence from which probabilities can be trusted, and below which a run warns."""
 APART = 0.1
-"""How far a share may be off, at most, for probabilities to be believed."""
+"""Maximum deviation of a share for probabilities to be trusted."""
 LEAST_SUPPORT = 500
-"""Samples that hold a pair, from which a run warns of a share of it that is further off."""
+"""Number of samples of a pair from which a run warns about a larger deviation."""
 
 
 @dataclass(frozen=True)
 class PairDeparture:
-    """Two levels of a pair of variables, where a model is furthest off the counts.
+    """Two levels of a pair of variables for which model and counts differ most.
 
     Parameters
     ----------
     given, level
-        Variable and level each: of those that have the first, the share that has the second is compared.
+        Variable and level each: the share of ``level`` among samples with ``given`` is compared.
     counted, modelled
-        That share in the counts and by the model, in [0, 1].
+        That share in the counts and in the model, in [0, 1].
     n_given
-        Samples that hold both variables and have the first level.
+        Number of samples with both variables observed and the given level.
     support
-        Samples that hold both variables.
+        Number of samples with both variables observed.
     """
 
     given: tuple[str, str]
@@ -56,16 +58,16 @@ class PairDeparture:
 
     @property
     def apart(self) -> float:
-        """How far the shares are apart, in [0, 1]."""
+        """Return the absolute difference of the shares, in [0, 1]."""
         return abs(self.counted - self.modelled)
 
     @property
     def matters(self) -> bool:
-        """Whether they are so far apart, in a pair of so many samples, that a run warns of it."""
+        """Return whether the difference and the number of samples are large enough for a warning."""
         return self.apart > APART and self.support >= LEAST_SUPPORT
 
     def describe(self) -> str:
-        """In words, without a full stop."""
+        """Describe the difference, without a full stop."""
         (condition, value), (name, level) = self.given, self.level
         counted, modelled = (f"{100 * each:.1f} %" for each in (self.counted, self.modelled))
         shares = f"{counted} have {name} = {level} in the counts, and {modelled} by the model"
@@ -74,21 +76,21 @@ class PairDeparture:
 
 @dataclass(frozen=True)
 class PairAgreement:
-    """How far a model agrees with the counts of its pairs.
+    """Agreement of a model with the pair counts.
 
     Parameters
     ----------
     n_pairs, n_contradicting
-        Pairs that some sample holds, and those whose bivariate residual is large.
+        Number of observed pairs, and of pairs with a large bivariate residual.
     information, missed
-        Mutual information of the counts beyond chance, and divergence of the counts from the model beyond chance, nats:
-        sums over the pairs.
+        Mutual information of the counts and divergence of the counts from the model, both beyond chance, nats: sums
+        over pairs.
     most
-        The two variables whose residual is the largest; None where none is large.
+        The pair with the largest residual; None if no residual is large.
     worst
-        The pairs with the largest residuals among those with shares to compare, at most so many as `LISTED`.
+        Pairs with the largest residuals among those with comparable shares, at most `LISTED`.
     furthest
-        The shares that are furthest apart among all pairs with large residuals; None where none are off beyond chance.
+        The largest difference of shares among all pairs with large residuals; None if no share differs beyond chance.
     """
 
     n_pairs: int
@@ -101,21 +103,21 @@ class PairAgreement:
 
     @property
     def share_explained(self) -> float | None:
-        """Share of the dependence between pairs that the model explains, in [0, 1]; None where counts have none."""
+        """Return the share of the dependence that the model explains, in [0, 1]; None without dependence."""
         if not self.information:
             return None
         return float(np.clip(1 - self.missed / self.information, 0.0, 1.0))
 
     @property
     def is_close(self) -> bool:
-        """Whether it explains at least `SHARE_BELIEVED`, and no share departs by more than `APART`."""
+        """Return whether it explains at least `SHARE_BELIEVED`, and no share deviates by more than `APART`."""
         share = self.share_explained
         explained = share is None or share >= SHARE_BELIEVED
         return explained and (self.furthest is None or self.furthest.apart <= APART)
 
     @property
     def sentence(self) -> str:
-        """What share of the dependence is explained, and how many pairs are against the model."""
+        """Describe the share of explained dependence and the number of contradicting pairs."""
         share = self.share_explained
         if not self.n_pairs:
             return "No sample holds two variables: there is no dependence between pairs to explain."
@@ -132,7 +134,7 @@ class PairAgreement:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a careful user should know, and do: one sentence at most."""
+        """Return at most one sentence with a warning and its remedy."""
         share, furthest = self.share_explained, self.furthest
         reasons = []
         if share is not None and share < SHARE_POOR:
@@ -151,12 +153,12 @@ class PairAgreement:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types, with the share explained."""
+        """Convert to plain JSON types, including the share explained."""
         return {**asdict(self), "share_explained": self.share_explained}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> PairAgreement:
-        """Read what `to_json` wrote."""
+        """Restore an agreement from `to_json`."""
         most, furthest = content["most"], content["furthest"]
         return cls(
             content["n_pairs"],
@@ -170,7 +172,7 @@ class PairAgreement:
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> PairAgreement | None:
-        """Agreement of the model that a run made; None if none was measured: see `MAX_COMPARED_LEVELS`."""
+        """Return the agreement recorded by a run; None if it was not computed (see `MAX_COMPARED_LEVELS`)."""
         content = (facts.get("scores") or {}).get("pairs")
         return None if content is None else cls.from_json(content)
 
@@ -189,19 +191,19 @@ def compare_pairs(model: JointPMF, counts: PairCounts) -> PairAgreement:
     model
         Latent classes, with or without forests or traits.
     counts
-        Co-occurrence counts of samples of its schema; their folds are taken together.
+        Co-occurrence counts of samples with its schema; their folds are summed.
 
     Returns
     -------
-    The share of the dependence that the model explains, and the pairs that contradict it.
+    Share of the dependence that the model explains, and the pairs that contradict it.
 
     Notes
     -----
-    Of a pair that n samples hold, the mutual information of the counts and their Kullback-Leibler divergence from the
-    model are both less (K - 1) (L - 1) / 2n nats, which chance alone gives, and at least 0; the share is 1 less the sum
-    of the one over the sum of the other. Divergences are bivariate residuals: the model's table has the margins of the
-    counted one, so that what is measured is dependence, and not PMFs of single variables. The shares of levels that are
-    compared are the model's own.
+    For a pair with n samples, the mutual information of the counts and their Kullback-Leibler divergence from the model
+    are both reduced by (K - 1) (L - 1) / 2n nats, the value expected by chance, with a minimum of 0; the share
+    explained is 1 minus the ratio of their sums. Divergences are bivariate residuals: the model's table is fitted to
+    the margins of the counts, so that they measure dependence rather than the PMFs of single variables. The compared
+    shares of levels are the model's own.
 
     References
     ----------
@@ -234,7 +236,7 @@ def compare_pairs(model: JointPMF, counts: PairCounts) -> PairAgreement:
 
 
 def _count_free(table: IntArray, offsets: IntArray) -> IntArray:
-    """Free levels of the one variable times those of the other, among the levels that samples of the pair have."""
+    """Return the degrees of freedom of each pair, counting levels that were observed in it."""
     margins = sum_blocks(table, offsets, axis=1) > 0
     free = np.maximum(sum_blocks(margins.astype(np.int64), offsets) - 1, 0)
     return np.asarray(free * free.T)
@@ -243,7 +245,7 @@ def _count_free(table: IntArray, offsets: IntArray) -> IntArray:
 def _find_furthest(
     model: JointPMF, table: IntArray, pairs: FloatArray, one: int, other: int
 ) -> PairDeparture | None:
-    """The share of a level given one of the other variable that is furthest off, either way round; None if none is."""
+    """Find the share of a level given a level of the other variable that differs most; None if none does."""
     found = []
     for given, asked in ((one, other), (other, one)):
         rows, columns = model.schema.rows_of(given), model.schema.rows_of(asked)
@@ -252,9 +254,9 @@ def _find_furthest(
         counted = counted / np.maximum(n_given, 1.0)
         totals = modelled.sum(axis=1, keepdims=True)
         modelled = modelled / np.where(totals > 0, totals, 1.0)
-        # of two levels the one is off as far as the other, whatever the last bits say: the first is taken
+        # with two levels both shares differ equally, whatever the last bits: the first is used
         apart = np.round(np.abs(counted - modelled), 12)
-        # the mean of both shares has an error also where one of them is 0 or 1
+        # the mean of both shares has a positive variance even if one of them is 0 or 1
         mean = (counted + modelled) / 2
         noise = np.sqrt(mean * (1 - mean) / np.maximum(n_given, 1.0))
         least = max(LEAST_GIVEN, min(MOST_GIVEN, SHARE_GIVEN * support))

@@ -1,6 +1,6 @@
-"""Fits of pairwise counts with a given rank, each method by its name.
+"""Fits of pairwise counts with a given rank, by method.
 
-All are called alike: with the counts, the rank, and a random generator, which some have no use for.
+All functions take the counts, the rank, and a random generator, which some do not use.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pmflib.solvers.pairs.spa import fit_spa
 from pmflib.solvers.pairs.symnmf import fit_symnmf
 
 MAX_OPT_ITERATIONS = 2000
-"""Limit of opt's iterations: each is cheap, and the last digits come slowly."""
+"""Maximum number of iterations of opt: each is cheap, and the last digits converge slowly."""
 
 
 def fit_by_method(
     counts: PairCounts, rank: int, method: str, rng: np.random.Generator | int
 ) -> FitResult:
-    """Fit counts as `pmflib.fit` does, with a rank that is known; parameters and errors are the same.
+    """Fit counts as `pmflib.fit` does, with a known rank; parameters and errors are the same.
 
     Warns
     -----
     ConvergenceWarning
-        If a solver stops at its limit of iterations: whoever has called the caller, a function of the library that
-        reports progress.
+        If a solver stops at its limit of iterations. The warning points to the caller's caller, because a library
+        function that reports progress is in between.
     """
     check_rank(rank)
     chosen = find_method(PAIR_METHODS, method)
@@ -62,13 +62,13 @@ def fit_by_method(
 
 
 def run_spa(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Fit by `fit_spa`, which draws nothing."""
+    """Fit by `fit_spa`, which is deterministic."""
     marginals = _normalise(counts)
     return fit_spa(marginals.pairs, marginals.offsets, marginals.observed, rank=rank)
 
 
 def run_opt(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Fit by `fit_composite`, from spa."""
+    """Fit by `fit_composite`, starting from spa."""
     marginals = _normalise(counts)
     initial, notes = _start_from_spa(counts, marginals, rank, rng)
     found = fit_composite(
@@ -82,9 +82,9 @@ def run_opt(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverRe
 
 
 def run_mirror(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Fit by `fit_mirror`, from spa and a uniform prior.
+    """Fit by `fit_mirror`, starting from spa and a uniform prior.
 
-    The prior of the published synthetic experiments is uniform, and so is its start in the released code.
+    The prior in the published synthetic experiments is uniform, and so is its starting value in the released code.
     """
     marginals = _normalise(counts)
     (_, factors), notes = _start_from_spa(counts, marginals, rank, rng)
@@ -104,7 +104,7 @@ def run_symnmf(counts: PairCounts, rank: int, rng: np.random.Generator) -> Solve
 
 
 def run_random(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Draw a start by `start_random`; a single variable will do."""
+    """Draw a start by `start_random`; a single variable is sufficient."""
     singles = estimate_singles(counts)
     prior, factors = start_random(singles, counts.schema.offsets, rank=rank, rng=rng)
     return SolverResult(prior, factors, (), 0, True)
@@ -119,7 +119,7 @@ def _normalise(counts: PairCounts) -> Marginals:
 def _start_from_spa(
     counts: PairCounts, marginals: Marginals, rank: int, rng: np.random.Generator
 ) -> tuple[Parameters, tuple[str, ...]]:
-    """Model of spa, or a random start where it cannot have the rank; and a note on either."""
+    """Return the fit of spa, or a random start if spa does not support the rank, with a note."""
     try:
         found = fit_spa(marginals.pairs, marginals.offsets, marginals.observed, rank=rank)
     except RankError as error:

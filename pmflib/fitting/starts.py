@@ -1,7 +1,7 @@
-"""Starts of EM from counts: by method, by merging states, or with a state per level of a target.
+"""Starting values for EM from counts: by method, by merging states, or with a state per level of a target.
 
-EM from few random states often ends where one of them covers two groups of samples, and two others share one. With
-twice as many states hardly a group is left without its own, and those that share one become alike.
+EM from few random states often ends where one state covers two groups of samples and two other states share one. With
+twice as many states, almost every group has its own, and states that share a group become alike.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from pmflib.solvers.pairs.pair_matrix import open_start, start_random
 from pmflib.store.file_digests import name_content
 
 WIDENED = 2
-"""Times as many states as are requested that a start begins with."""
+"""Multiple of the requested number of states from which a start by merging begins."""
 
 FIRST_PASSES = 5
-"""Passes before the first states are made one: states have to differ before it shows which are alike."""
+"""Number of passes before the first states are merged: states must differ before similar ones can be recognised."""
 
 MERGE_PASSES = 10
-"""Passes in which states are made one, at most: of many states several pairs in each."""
+"""Maximum number of passes with merges; with many states, several pairs are merged in each."""
 
 
 def merge_alike_states(
@@ -62,24 +62,24 @@ def merge_alike_states(
     samples
         Training samples.
     wide
-        Models of `WIDENED` times as many states as are requested, at least one: priors and factors.
+        Models with `WIDENED` times the requested number of states, at least one: priors and factors.
     offsets
         int64 of shape (n_variables + 1,).
     pseudo_counts
         Pseudo-counts.
     first_passes
-        Passes before the first states are made one.
+        Number of passes before the first states are merged.
     merge_passes
-        Passes in which states are made one, at most.
+        Maximum number of passes with merges.
 
     Returns
     -------
-    Models of the rank that is requested.
+    Models of the requested rank.
 
     References
     ----------
     Figueiredo, Jain (2002), "Unsupervised learning of finite mixture models", for EM that begins with too many states;
-    Ward (1963) for what is lost when two groups are made one.
+    Ward (1963) for the loss from merging two groups.
     """
     models = list(wide)
     rank = models[0][0].size // WIDENED
@@ -88,7 +88,7 @@ def merge_alike_states(
         models = _pass(samples, models, offsets, pseudo_counts)
     while (excess := models[0][0].size - rank) > 0:
         models = _pass(samples, models, offsets, pseudo_counts)
-        # pairs of one pass have no state in common
+        # the pairs merged in one pass are disjoint
         n_pairs = min(-(-excess // max(passes_left, 1)), models[0][0].size // 2)
         models = [_merge(*model, n_pairs) for model in models]
         passes_left -= 1
@@ -101,7 +101,7 @@ def _pass(
     offsets: IntArray,
     pseudo_counts: PseudoCounts,
 ) -> list[Parameters]:
-    """Make a pass of EM with each model."""
+    """Perform an EM pass with each model."""
     found = evaluate_models(samples, models)
     return [
         m_step(statistics, offsets, pseudo_counts, *model)
@@ -110,7 +110,7 @@ def _pass(
 
 
 def _merge(prior: FloatArray, factors: FloatArray, n_pairs: int) -> Parameters:
-    """Merge the pairs of states that lose least by it."""
+    """Merge the pairs of states with the smallest loss."""
     losses = find_losses(prior, factors)
     kept = np.ones(prior.size, bool)
     for _ in range(n_pairs):
@@ -128,9 +128,9 @@ def merge_states(prior: FloatArray, factors: FloatArray, first: int, second: int
     Parameters
     ----------
     prior, factors
-        Shapes (rank,) and (n_levels, rank); they are not changed.
+        Shapes (rank,) and (n_levels, rank); not modified.
     first, second
-        Places of the states.
+        Indices of the states.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def merge_states(prior: FloatArray, factors: FloatArray, first: int, second: int
 
 
 def find_losses(prior: FloatArray, factors: FloatArray) -> FloatArray:
-    """Estimate the complete-data log-likelihood that is lost by merging two states.
+    """Estimate the loss in complete-data log-likelihood from merging two states.
 
     Parameters
     ----------
@@ -156,9 +156,9 @@ def find_losses(prior: FloatArray, factors: FloatArray) -> FloatArray:
 
     Returns
     -------
-    float64 of shape (rank, rank), symmetric with an infinite diagonal, in proportion to nats: the harmonic mean of the
-    two shares times the squared Hellinger distances of the PMFs, which stand for the divergences of those close to each
-    other.
+    float64 of shape (rank, rank), symmetric with an infinite diagonal, proportional to nats: the harmonic mean of the
+    two shares times the squared Hellinger distances of the PMFs, which approximate the divergences between similar
+    PMFs.
     """
     roots = np.sqrt(factors)
     products = roots.T @ roots
@@ -172,7 +172,7 @@ def find_losses(prior: FloatArray, factors: FloatArray) -> FloatArray:
 
 
 PSEUDO_COUNT = 1.0
-"""Pseudo-counts of a variable per level of the target, shared out by the variable's own PMF."""
+"""Pseudo-count per variable and level of the target, distributed like the variable's own PMF."""
 
 
 def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
@@ -183,12 +183,12 @@ def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
     counts
         Co-occurrence counts of the training samples, of any number of folds.
     target
-        Place of the target.
+        Position of the target.
 
     Returns
     -------
-    A joint PMF with a latent state for each level of the target, which the state determines. Its conditional PMFs are
-    the shares among the samples where both variables are observed, with `PSEUDO_COUNT`; missing cells say nothing.
+    A joint PMF with one latent state per level of the target, which the state determines. Its conditional PMFs are the
+    shares among samples in which both variables are observed, with `PSEUDO_COUNT`; missing cells are ignored.
 
     References
     ----------
@@ -203,21 +203,21 @@ def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
 
 
 def make_naive_bayes(pairs: IntArray, singles: FloatArray, schema: Schema, target: int) -> JointPMF:
-    """Fit naive Bayes from the pairs of the target, given as a table.
+    """Fit naive Bayes from a table of the target's pairs.
 
     Parameters
     ----------
     pairs
-        int64 of shape (n_levels, cardinality): samples that hold each level, by the level of the target.
+        int64 of shape (n_levels, cardinality): number of samples with each level, by level of the target.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     schema
         Variables.
     target
-        Place of the target.
+        Position of the target.
     """
     own, offsets = schema.rows_of(target), schema.offsets
-    # by level: within a variable the PMF sums to 1, so that each state gets so many in all
+    # by level: the PMF of each variable sums to 1, so each state gets the same total
     mass = pairs + PSEUDO_COUNT * singles[:, None]
     factors = normalise_blocks(mass, offsets, singles[:, None])
     factors[own] = np.eye(own.stop - own.start)
@@ -225,7 +225,7 @@ def make_naive_bayes(pairs: IntArray, singles: FloatArray, schema: Schema, targe
 
 
 OTHER_LEVELS = 0.01
-"""Probability, at the start, that a sample in a state has another level of the target than the state's own."""
+"""Initial probability that a sample in a state has a different level of the target than the state's own."""
 
 
 def start_classes(bayes: JointPMF, target: int, rank: int, rng: np.random.Generator) -> Parameters:
@@ -236,15 +236,15 @@ def start_classes(bayes: JointPMF, target: int, rank: int, rng: np.random.Genera
     bayes
         Naive Bayes of the training samples, from `read_naive_bayes` or `make_naive_bayes`.
     target
-        Place of the target.
+        Position of the target.
     rank
         Number of latent states, at least the target's cardinality.
     rng
-        Source of the noise, uniform on [0.5, 1.5]; a level with a single state has none.
+        Random generator for the noise, uniform on [0.5, 1.5]; a level with a single state has none.
 
     Returns
     -------
-    Prior (rank,) and factors (n_levels, rank), positive; every variable's rows sum to 1 per column.
+    Prior (rank,) and factors (n_levels, rank), positive; the levels of every variable sum to 1 in each column.
     """
     schema, offsets = bayes.schema, bayes.schema.offsets
     owners = assign_states(bayes.prior.argsort(kind="stable")[::-1], rank)
@@ -265,7 +265,7 @@ def assign_states(levels: IntArray, rank: int) -> IntArray:
     Parameters
     ----------
     levels
-        int64 of shape (cardinality,): the levels, those that get one state more first.
+        int64 of shape (cardinality,): the levels; those listed first get one more state if the numbers are unequal.
     rank
         Number of states.
     """
@@ -274,33 +274,33 @@ def assign_states(levels: IntArray, rank: int) -> IntArray:
 
 @dataclass(frozen=True)
 class StoredCounts:
-    """Co-occurrence counts in a store; pairs are read only when a start needs them.
+    """Co-occurrence counts in a store; pairs are read only if a start needs them.
 
     Parameters
     ----------
     path
-        Folder that `PairCounts.save` wrote.
+        Folder written by `PairCounts.save`.
     folds
-        Folds of the training samples; None is all.
+        Folds of the training samples; None for all.
     """
 
     path: Path
     folds: tuple[int, ...] | None = None
 
     def load(self) -> PairCounts:
-        """Read the counts, summed over the folds, in samples."""
+        """Load the counts, summed over folds, in samples."""
         return PairCounts.load_total(self.path, folds=self.folds).to_samples()
 
     def estimate_singles(self, offsets: IntArray) -> FloatArray:
-        """PMF of each variable alone, as `normalise_singles` gives it."""
+        """Estimate the PMF of each variable as `normalise_singles` does."""
         return normalise_singles(load_singles(self.path, folds=self.folds), offsets)
 
 
 @dataclass(frozen=True, eq=False)
 class SampleCounts:
-    """Co-occurrence counts of samples in memory, counted when a start first needs them.
+    """Co-occurrence counts of samples in memory, counted only if a start needs them.
 
-    A table of pairs grows with the square of the levels, whatever the samples are.
+    A table of pairs grows with the square of the number of levels, whatever the number of samples.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class SampleCounts:
     schema
         Variables.
     n_folds
-        Folds that rows are assigned to.
+        Number of folds for the rows.
     """
 
     samples: DenseBlock
@@ -317,15 +317,15 @@ class SampleCounts:
     n_folds: int = DEFAULT_FOLDS
 
     def load(self) -> PairCounts:
-        """The counts of all pairs."""
+        """Return the counts of all pairs."""
         return self._counts
 
     def estimate_singles(self, offsets: IntArray) -> FloatArray:
-        """PMF of each variable alone, as `normalise_singles` gives it."""
+        """Estimate the PMF of each variable as `normalise_singles` does."""
         return estimate_block_singles(self.samples, offsets)
 
     def read_naive_bayes(self, target: int) -> JointPMF:
-        """Do `read_naive_bayes`, of which the pairs of the target with the others are counted alone."""
+        """Apply `read_naive_bayes`, counting only the pairs of the target with other variables."""
         offsets, own = self.schema.offsets, self.samples.codes[:, target]
         levels = range(self.schema[target].cardinality)
         pairs = [count_block_levels(self.samples[own == level], offsets) for level in levels]
@@ -338,11 +338,11 @@ class SampleCounts:
 
 
 AnyCounts: TypeAlias = PairCounts | StoredCounts | SampleCounts
-"""Co-occurrence counts that starts are made from, at hand or not."""
+"""Co-occurrence counts for making starts, already loaded or not."""
 
 
 class PreparedStart(NamedTuple):
-    """A start of a fit of stored samples that was partly made before.
+    """Precomputed parts of the start of a fit to stored samples.
 
     Parameters
     ----------
@@ -351,8 +351,8 @@ class PreparedStart(NamedTuple):
     counts
         Co-occurrence counts of the samples; None counts them.
     model
-        A model that `pmflib.fit` has made of the counts by the first method. What it rules out is opened, and it is
-        compared with other starts. With rank "auto" it is one whose rank was chosen.
+        Model fitted to the counts by `pmflib.fit` with the first method. Its zeros are removed, and it is compared with
+        other starts. With rank "auto", a model whose rank was chosen.
     """
 
     method: str = "auto"
@@ -363,21 +363,21 @@ class PreparedStart(NamedTuple):
 def load_counts(
     samples: StoredSamples, counts: PairCounts | StoredCounts | None
 ) -> PairCounts | StoredCounts:
-    """The given co-occurrence counts, or those of the samples."""
+    """Return the given co-occurrence counts, or those of the samples."""
     found = samples.count_pairs() if counts is None else counts
     return found.to_samples() if isinstance(found, PairCounts) else found
 
 
 class Starts:
-    """Starts by method: fits of the counts, mixed with the marginals so that EM can reach any model.
+    """Starts by method: fits to the counts, mixed with the marginals so that EM can reach any model.
 
     "wide" is a random start with `WIDENED` times as many states, for `merge_alike_states`.
 
     Parameters
     ----------
     counts
-        Co-occurrence counts of the training samples; they are read, or counted, when a start needs them, for they may
-        be large.
+        Co-occurrence counts of the training samples, loaded or counted only if a start needs them, because they may be
+        large.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     offsets
@@ -385,11 +385,11 @@ class Starts:
     rank
         Number of latent states.
     seed
-        Seed of all starts; the k-th of a method has its own stream of random numbers.
+        Seed of all starts; the k-th start of a method has its own random stream.
     made
-        Starts that were made before, by method: the first of each.
+        Precomputed starting values by method: the first of each.
     methods
-        Names of what made them, where these are not the start methods' own: "auto" has chosen another method.
+        Methods behind them, if these differ from the start methods: "auto" has chosen another method.
     has_pairs
         Whether a search may start from the table of pairs.
     """
@@ -417,11 +417,11 @@ class Starts:
         self._made = {(method, 0): model for method, model in (made or {}).items()}
 
     def __call__(self, method: str, number: int) -> list[Parameters]:
-        """Return the first starts of a method; a method without randomness gives equal ones."""
+        """Return the first starts of a method; deterministic methods give equal ones."""
         return [self._find(method, k) for k in range(number)]
 
     def make_classes(self, target: int) -> Parameters:
-        """Return the start for a target, as `start_classes` makes it."""
+        """Return the start for a target, from `start_classes`."""
         rng = np.random.default_rng([self.seed, 0])
         if isinstance(self._counts, SampleCounts):
             bayes = self._counts.read_naive_bayes(target)
@@ -430,11 +430,11 @@ class Starts:
         return start_classes(bayes, target, self.rank, rng)
 
     def name_methods(self, methods: Iterable[str]) -> str:
-        """Names of start methods, joined by slashes: "auto" is named as the method that it has chosen."""
+        """Join names of start methods by slashes; "auto" is replaced by the method it chose."""
         return "/".join(dict.fromkeys(self._methods.get(method, method) for method in methods))
 
     def digest(self) -> str:
-        """SHA-256 of the counts that starts are made from, in hexadecimal."""
+        """Compute the SHA-256 digest of the counts from which starts are made, in hexadecimal."""
         return digest_counts(self._counts)
 
     def _find(self, method: str, k: int) -> Parameters:
@@ -456,7 +456,7 @@ class Starts:
 
 
 def digest_counts(counts: AnyCounts) -> str:
-    """SHA-256 of counts in hexadecimal; stored counts are identified by their address."""
+    """Compute the SHA-256 digest of counts in hexadecimal; stored counts are identified by their address."""
     if isinstance(counts, StoredCounts):
         return digest_fit(name_content(counts.path), counts.folds)
     if isinstance(counts, SampleCounts):
@@ -466,10 +466,10 @@ def digest_counts(counts: AnyCounts) -> str:
 
 
 def open_for_em(model: Parameters, singles: FloatArray) -> Parameters:
-    """Mix a fit of the marginals with the variables' PMFs, so that EM rules nothing out.
+    """Mix a fit to the marginals with the variables' PMFs, so that EM can leave its zeros.
 
-    A fit of sampled marginals has many zeros, which EM never leaves: a tenth of the prior is spread over all states,
-    and a hundredth of every conditional PMF is the variable's own.
+    A fit to sampled marginals has many zeros, which EM never leaves. One tenth of the prior is distributed over all
+    states, and one percent of every conditional PMF is replaced by the variable's own PMF.
 
     Parameters
     ----------

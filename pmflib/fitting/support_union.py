@@ -1,8 +1,8 @@
-"""The rank of a real matrix factorisation V = W H, by the moments of the columns of V.
+"""Rank of a real matrix factorisation V = W H from moments of the columns of V.
 
-The published estimate is the support union of a convex problem over a moment of order four; the other counts the rows
-of V that no nonnegative combination of the others makes up. Moments add over parts of the columns, so that a matrix may
-be larger than memory.
+The published estimate is the support union of a convex problem over a fourth-order moment; the other method counts the
+rows of V that are no non-negative combination of the others. Moments add over parts of the columns, so a matrix may be
+larger than memory.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from pmflib.store.zarr_arrays import open_group, refuse_damage
 Method = Literal["generators", "support_union"]
 
 PUBLISHED_PENALTY = 10.0
-"""Weight of the norms of the published experiments, whose components have a variance of 1."""
+"""Weight of the group norms in the published experiments, whose components have variance 1."""
 
 PART_BYTES = 64 << 20
-"""Size of the part of a stored matrix that is read at a time, bytes as float64, at least."""
+"""Minimum size in bytes (as float64) of the part of a stored matrix read at a time."""
 
 SAME_SUMS = 1e-8
-"""Share of the variance of entries below which the weighted sums of the columns do not differ."""
+"""Fraction of the variance of entries below which the weighted sums of the columns do not differ."""
 
 
 @dataclass(frozen=True, eq=False)
 class NMFRank:
-    """The number of components of a matrix, and how it was found.
+    """Estimated number of components of a matrix.
 
     Parameters
     ----------
     rank
         Number of components.
     rows
-        int64 of shape (rank,): rows of the matrix that all others are made of, in the order of the matrix.
+        int64 of shape (rank,): rows that generate all others, in the order of the matrix.
     method
         "generators" or "support_union".
     order
-        Rows in the order in which they were dropped, with their costs (generators): ``order.rise`` near 1 says that
-        there is no clear number.
+        Rows in the order of their elimination, with their costs (generators); ``order.rise`` near 1 means that there is
+        no clear number.
     support
-        Solution of the convex problem (support_union): whether it converged, its relative error and duality gap.
+        Solution of the convex problem (support_union), with convergence, relative error and duality gap.
     """
 
     rank: int
@@ -68,33 +68,33 @@ def select_nmf_rank(
     weights: npt.ArrayLike | None = None,
     client: Client = None,
 ) -> NMFRank:
-    """Estimate how many components a nonnegative factorisation V = W H + noise of a matrix has.
+    """Estimate the number of components in a non-negative factorisation V = W H + noise of a matrix.
 
-    Each component needs a row of V that it alone is in (W is separable), and V more rows than components; H may have
-    any sign.
+    Each component needs a row of V that belongs to it alone (W is separable), and V needs more rows than components; H
+    may have any sign.
 
     Parameters
     ----------
     matrix
-        Finite, of shape (n_rows, n_columns), n_columns the samples; or the path of such an array in a Zarr group, read
-        a part of its columns at a time.
+        Finite array of shape (n_rows, n_columns), where columns are samples; or the path of such an array in a Zarr
+        group, read in parts.
     method
-        "generators" drops one row after another, first the one that a nonnegative combination of those left fits best,
-        and stops where the misfit rises most: it needs few columns and no penalty. "support_union" is the published
-        method: a group lasso on a moment of order four, indifferent to Gaussian noise. It needs thousands of columns,
-        and components that are independent and not Gaussian.
+        "generators" eliminates rows one after another, starting with the row best fitted by a non-negative combination
+        of the others, and stops where the misfit increases most; it needs few columns and no penalty. "support_union"
+        is the published method: a group lasso on a fourth-order moment, unaffected by Gaussian noise. It needs
+        thousands of columns, and independent, non-Gaussian components.
     penalty
-        For "support_union", at least 0: weight of the norms. It grows with the eighth power of the unit of the matrix;
-        the default is for components of variance 1.
+        For "support_union", at least 0: weight of the group norms. It scales with the eighth power of the unit of the
+        matrix; the default is for components of variance 1.
     weights
-        For "support_union", shape (n_rows,): weights of the rows in the sum over a column that the moment takes. None
-        takes ones, as published, which say nothing of columns that all have one sum.
+        For "support_union", shape (n_rows,): weights of the rows in the column sums used by the moment. None uses ones,
+        as published, which are uninformative if all columns have the same sum.
     client
-        Dask client for a matrix in a Zarr group, or None to work in this thread: the same bits.
+        Dask client for a matrix in a Zarr group, or None to work in this thread with equal bits.
 
     Returns
     -------
-    The rank, and the rows that carry it.
+    The rank, and the generating rows.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def select_nmf_rank(
 
     Notes
     -----
-    Three matrices of shape (n_rows, n_rows) are kept, whatever the number of columns.
+    Three matrices of shape (n_rows, n_rows) are in memory, whatever the number of columns.
 
     References
     ----------
@@ -128,7 +128,7 @@ def select_nmf_rank(
         moments = sum_moments(client, path.parent, path.name, weights=row_weights)
     else:
         values = np.asarray(matrix, np.float64)
-        # counted from the mean, nothing cancels
+        # centred at the mean, so that nothing cancels
         origin = values.mean(axis=1) if values.ndim == 2 and values.size else None
         moments = ColumnMoments.of_columns(values, origin, row_weights)
     if method == "generators":
@@ -147,17 +147,17 @@ def select_nmf_rank(
 
 @dataclass(frozen=True, eq=False)
 class ColumnMoments:
-    """Sums over columns y, counted from an origin, with s the weighted sum of a column's entries.
+    """Sums over columns y relative to an origin, where s is the weighted sum of a column's entries.
 
     Parameters
     ----------
     origin
-        float64 of shape (n_rows,), taken from every column: near the mean, nothing cancels.
+        float64 of shape (n_rows,), subtracted from every column; near the mean, cancellation is avoided.
     weights
-        float64 of shape (n_rows,): weights of the entries in s. Ones are published; where columns all have the
-        same sum, as those of counts may, other weights are needed.
+        float64 of shape (n_rows,): weights of the entries in s. Ones are published; other weights are needed if all
+        columns have the same sum, as with counts.
     n_columns
-        Columns summed.
+        Number of columns summed.
     first
         float64 of shape (n_rows,): sum of y.
     second, third, fourth
@@ -174,7 +174,7 @@ class ColumnMoments:
 
     @classmethod
     def zero(cls, origin: FloatArray, weights: FloatArray) -> ColumnMoments:
-        """Moments of no columns: the identity of `merge`."""
+        """Return the moments of no columns: the identity of `merge`."""
         empty = np.zeros((origin.size, origin.size))
         return cls(origin, weights, 0, np.zeros(origin.size), empty, empty, empty)
 
@@ -182,19 +182,19 @@ class ColumnMoments:
     def of_columns(
         cls, matrix: FloatArray, origin: FloatArray | None = None, weights: FloatArray | None = None
     ) -> ColumnMoments:
-        """Moments of the columns of a matrix.
+        """Compute the moments of the columns of a matrix.
 
         Parameters
         ----------
         matrix
             Array of shape (n_rows, n_columns), finite.
         origin, weights
-            float64 of shape (n_rows,), the same for all partitions; None are zeros, and ones.
+            float64 of shape (n_rows,), the same for all partitions; by default zeros and ones.
 
         Raises
         ------
         PmfError
-            If the shapes do not fit, or an entry is not finite.
+            If the shapes do not match, or an entry is not finite.
         """
         if matrix.ndim != 2:
             raise PmfError(f"matrix has shape {matrix.shape}; give (n_rows, n_columns)")
@@ -221,12 +221,12 @@ class ColumnMoments:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         return 3 * self.origin.nbytes + 3 * self.second.nbytes
 
     @staticmethod
     def merge(parts: Sequence[ColumnMoments]) -> ColumnMoments:
-        """Sum of moments of one origin and weights, at least one, added in the order given.
+        """Sum moments with the same origin and weights, at least one, in the given order.
 
         Raises
         ------
@@ -250,20 +250,20 @@ class ColumnMoments:
         return ColumnMoments(origin, weights, n_columns, first, second, third, fourth)
 
     def to_gram(self) -> FloatArray:
-        """Mean of v v' over the columns v, not centred: float64 of shape (n_rows, n_rows)."""
+        """Return the mean of v v' over the columns v, not centred: float64 of shape (n_rows, n_rows)."""
         self._check_any()
         shift = np.outer(self.first, self.origin)
         whole = self.second + shift + shift.T
         return whole / self.n_columns + np.outer(self.origin, self.origin)
 
     def to_covariance(self) -> FloatArray:
-        """Covariance matrix of the columns, float64 of shape (n_rows, n_rows)."""
+        """Return the covariance matrix of the columns, float64 of shape (n_rows, n_rows)."""
         self._check_any()
         mean = self.first / self.n_columns
         return self.second / self.n_columns - np.outer(mean, mean)
 
     def to_cumulant_moment(self) -> FloatArray:
-        """Second-order moment of the fourth-order cumulant of the centred columns.
+        """Compute the second-order moment of the fourth-order cumulant of the centred columns.
 
         Returns
         -------
@@ -311,17 +311,17 @@ def sum_moments(
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread: the same bits.
+        Dask client, or None to work in this thread with equal bits.
     path, name
         The group, and the array in it, of shape (n_rows, n_columns).
     weights
-        As for `ColumnMoments`; None takes ones.
+        As for `ColumnMoments`; None uses ones.
     part_bytes
-        Size of a partition as float64, at least; a task holds about three times as much.
+        Minimum size of a partition as float64, bytes; a task needs about three times as much.
 
     Returns
     -------
-    The moments, counted from the mean of the first partition.
+    The moments, relative to the mean of the first partition.
 
     Raises
     ------

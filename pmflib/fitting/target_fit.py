@@ -1,4 +1,4 @@
-"""A fit for one target variable: the joint PMF with states per level that predicts it best on held-out samples."""
+"""Fit for a target variable: a joint PMF with states per level that predicts the target best on held-out samples."""
 
 from __future__ import annotations
 
@@ -27,71 +27,75 @@ from pmflib.schema import Schema
 from pmflib.solvers import PseudoCounts
 
 SHARES = (0.0, 0.9, 0.99)
-"""Shares of the other variables' log-likelihood that are taken off: none, most, nearly all. With all of it nothing
-says what the other variables' distributions are, and the target is hardly predicted better."""
+"""Weights with which the other variables' log-likelihood is subtracted: none, most, nearly all. Subtracting all of it
+would leave their distributions undetermined and hardly improve the prediction of the target.
+"""
 
 SPOILT = "fitted for its target: answers to other variables are predicted less well than by a model without one"
-"""Note on a model for which other variables counted for less."""
+"""Note on a model in which the other variables had less weight."""
 
 TARGET_WORK = 50_000_000
-"""Observed cells times rank up to which candidates are compared on all samples: a minute or so for all of them. Of more
-samples, some are drawn for that."""
+"""Observed cells times rank up to which candidates are compared on all samples: about a minute in total. With more
+samples, a subset is drawn.
+"""
 
 CHOSEN_WORK = 1_000_000_000
-"""Observed cells times rank up to which the candidate that is chosen is run on all samples: minutes. Of more, some are
-drawn for it, too: EM alone predicts a target much less well, on however many samples."""
+"""Observed cells times rank up to which the chosen candidate is fitted to all samples: minutes. With more samples, a
+subset is drawn, because EM predicts a target much less well, on however many samples.
+"""
 
 TARGET_CELLS = 100_000_000
-"""Samples times variables up to which stored samples are loaded for that."""
+"""Samples times variables up to which stored samples are loaded for this."""
 
 TOLERATED = 0.5
-"""Standard errors within which a candidate is as good as the best: of these, the largest pseudo-count is taken. On few
-held-out samples the best of many is chance; a whole standard error gave more away, on the tables that this was tuned
-on (`python -m benchmarks.models.targets`)."""
+"""Number of standard errors within which a candidate is as good as the best; among these, the one with the largest
+pseudo-count is chosen. With few held-out samples, the best of many is due to chance; a whole standard error lost more,
+on the tables used for tuning (`python -m benchmarks.models.targets`).
+"""
 
 MAX_STEPS = 100
-"""Steps of a candidate, at most; held-out samples stop most of them after twenty."""
+"""Maximum number of steps of a candidate; held-out samples stop most of them after twenty."""
 
 LOOK_EVERY = 5
-"""Steps from one look at the held-out samples to the next."""
+"""Number of steps between evaluations on held-out samples."""
 
 PATIENCE = 4
-"""Looks without a rise before a candidate is stopped."""
+"""Number of evaluations without improvement after which a candidate is stopped."""
 
 SETTLED_STEPS = 20
-"""Steps where nothing can be held out: about as many as held-out samples leave to most candidates."""
+"""Number of steps if nothing can be held out: about as many as most candidates take with held-out samples."""
 
 OWN_PSEUDO_COUNT = 0.1
-"""Pseudo-counts of the target's levels in each state, in all: a state belongs to a level."""
+"""Total pseudo-count of the target's levels in each state; small, because a state belongs to one level."""
 
 
 class Candidate(NamedTuple):
-    """A candidate: the share of the other variables' likelihood that is subtracted, and the mean pseudo-count."""
+    """A candidate: the weight with which the other variables' likelihood is subtracted, and the mean pseudo-count."""
 
     share: float
     pseudo_count: float
 
 
 FIRST = Candidate(0.9, DEFAULT_PSEUDO_COUNT)
-"""The candidate to begin with."""
+"""First candidate."""
 
 
 @dataclass(frozen=True, eq=False)
 class TargetRun:
-    """The run of one candidate.
+    """Run of one candidate.
 
     Parameters
     ----------
     model
-        Prior and factors: where held-out samples were predicted best, or at the end.
+        Prior and factors with the best held-out prediction, or the last ones.
     n_steps
-        Steps to it.
+        Number of steps to this model.
     converged
         Whether the objective has converged.
     losses
         Minus the objective after each step, nats per sample.
     held_out
-        Log-likelihood per held-out sample at the start and at each look, nats; empty where nothing was held out.
+        Mean held-out log-likelihood at the start and at each evaluation, nats; empty without held-out samples.
     """
 
     model: Parameters
@@ -102,7 +106,7 @@ class TargetRun:
 
     @property
     def score(self) -> float:
-        """Log-likelihood per held-out sample of the model, nats."""
+        """Return the mean held-out log-likelihood of the model, nats."""
         return max(self.held_out)
 
 
@@ -115,13 +119,13 @@ class TargetSamples:
     training
         The samples.
     target
-        Place of the target.
+        Position of the target.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     offsets
         int64 of shape (n_variables + 1,).
     on_pass
-        Called with the name of a candidate and its state at each look: progress.
+        Called at each evaluation with the name of a candidate and its state.
     """
 
     training: BlocksInMemory
@@ -175,18 +179,18 @@ class TargetSamples:
 def find_target_specification(
     runs: Mapping[Candidate, TargetRun], held_out: BlocksInMemory
 ) -> tuple[FitSpecification, TargetRun]:
-    """Choose among the candidates by `TOLERATED`.
+    """Choose among the candidates with the tolerance `TOLERATED`.
 
     Parameters
     ----------
     runs
         From `TargetFit.try_candidates`.
     held_out
-        Held-out samples, by the target.
+        Held-out samples, with the target as criterion.
 
     Returns
     -------
-    The specification, and the run that it led to.
+    The specification, and the resulting run.
     """
     tried = sorted(runs)
     scores = [runs[each].score for each in tried]
@@ -198,7 +202,7 @@ def find_target_specification(
         if index == best or gap <= TOLERATED * error
     ]
     chosen = max(as_good, key=lambda index: (tried[index].pseudo_count, scores[index]))
-    # the gaps are those to the best, which is what they are asked for
+    # only differences from the best are requested
     compared = compare_candidates(
         "sample",
         [each._asdict() for each in tried],
@@ -213,7 +217,7 @@ def find_target_specification(
 def make_specification(
     candidate: Candidate, n_steps: int, score: float, compared: Comparison
 ) -> FitSpecification:
-    """Give the specification of a candidate that a comparison has chosen."""
+    """Return the specification of a chosen candidate."""
     return FitSpecification(
         "classes",
         candidate.pseudo_count,
@@ -227,7 +231,7 @@ def make_specification(
 
 
 def settle_target(pseudo_counts: Sequence[float]) -> FitSpecification:
-    """Specification without held-out samples: the joint likelihood, with the target's levels observed.
+    """Return a specification without held-out samples: the joint likelihood, with the target's levels observed.
 
     Parameters
     ----------
@@ -247,15 +251,15 @@ class TargetFit:
     schema
         Variables.
     target
-        Place of the target.
+        Position of the target.
     rank
-        Number of latent states, of all starts.
+        Number of latent states of all starts.
     pseudo_counts
-        Mean pseudo-counts per level and state; more than one stand for "auto", and are those of `FIT_TARGET`.
+        Mean pseudo-counts per level and state; several mean "auto", and are those of `FIT_TARGET`.
     max_passes
-        Limit of the steps, with `MAX_STEPS`.
+        Maximum number of steps, in addition to `MAX_STEPS`.
     on_pass
-        Called with the name of a candidate and its state at each look: progress.
+        Called at each evaluation with the name of a candidate and its state.
     """
 
     schema: Schema
@@ -267,7 +271,7 @@ class TargetFit:
 
     @property
     def max_steps(self) -> int:
-        """Limit of steps."""
+        """Return the maximum number of steps."""
         return min(self.max_passes, MAX_STEPS)
 
     def try_candidates(
@@ -284,15 +288,15 @@ class TargetFit:
         training
             Training samples.
         held_out
-            Held-out samples, by the target.
+            Held-out samples, with the target as criterion.
         starts
-            Starts from the training samples: all candidates have the same.
+            Starts from the training samples, the same for all candidates.
         near
-            Where to begin: the pseudo-count is one of those to try, or the first of them is taken.
+            First candidate; if its pseudo-count is not among those to try, the first of them is used.
 
         Returns
         -------
-        The run of every candidate that was tried, in the order in which they were.
+        The run of every candidate tried, in order.
         """
         samples, start = self._open(training, starts)
         grid = tuple(self.pseudo_counts) if len(self.pseudo_counts) == 1 else FIT_TARGET
@@ -313,7 +317,7 @@ class TargetFit:
             neighbours += [Candidate(share, at.pseudo_count) for share in SHARES]
             best = max(neighbours, key=score)
             if not runs[best].n_steps:
-                # where the start is best, neighbours are all alike, and say nothing of others
+                # if the start is best, its neighbours are equal and say nothing about others
                 best = max([at, *(Candidate(*each) for each in product(SHARES, grid))], key=score)
             if best == at:
                 return runs
@@ -418,13 +422,13 @@ class TargetFit:
             comparisons=specification.comparisons,
             training=measure_fit(joint, training),
             held_out_score=score,
-            # held-out samples have stopped it, or have chosen the number of steps
+            # held-out samples have stopped it, or chosen the number of steps
             stopped_early=not run.converged,
         )
 
 
 def draw_samples(block: DenseBlock, rank: int, work: int) -> DenseBlock:
-    """Draw samples by a hash of their position, so that observed cells times rank are about ``work`` at most.
+    """Draw samples by a hash of their position, so that observed cells times rank are at most about ``work``.
 
     Parameters
     ----------
@@ -435,7 +439,7 @@ def draw_samples(block: DenseBlock, rank: int, work: int) -> DenseBlock:
 
     Returns
     -------
-    The samples that are drawn, in their order, of whose codes there is no copy where they are all; at least one of any.
+    The drawn samples in their order, at least one; not copied if all are drawn.
     """
     share = work / max(block.n_observed * rank, 1)
     if share >= 1:
@@ -446,5 +450,5 @@ def draw_samples(block: DenseBlock, rank: int, work: int) -> DenseBlock:
 
 
 def note_target(schema: Schema, target: int) -> str:
-    """Note that held-out samples evaluated the models by the target."""
+    """Return the note that held-out samples were evaluated by the target."""
     return f"held out: log-likelihood of {schema.names[target]!r} given the other variables"

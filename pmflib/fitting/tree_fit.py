@@ -24,27 +24,29 @@ from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import start_random
 
 MOST_STARTS = 12
-"""Random starts that are compared at most, next to the model without edges."""
+"""Maximum number of random starts compared with the model without edges."""
 LEAST_STARTS = 2
-"""Random starts that are compared at least: many states leave less to a start."""
+"""Minimum number of random starts; with many states the start matters less."""
 START_ROWS = 20_000
-"""Distinct rows, about, that starts are compared on."""
+"""Approximate number of distinct rows on which starts are compared."""
 START_WORK = 30_000_000
-"""Observed cells times rank, over all random starts, from which on there are fewer."""
+"""Observed cells times rank, over all random starts, above which their number is reduced."""
 ROUNDS = ((12, 6), (30, 3))
-"""Passes that all runs make, and how many of them, the best, go on; and again."""
+"""Number of passes of all runs, and number of the best runs that continue; in two rounds."""
 RANK_ROUNDS = ((12, 3), (30, 1))
-"""The same where ranks are compared."""
+"""The same for comparing ranks."""
 PLAIN_PASSES = 3
-"""Passes without edges that a random start makes before the forests are first looked for."""
+"""Number of passes without edges before the first structure search from a random start."""
 CLIMB_PATIENCE = 4
-"""Passes without a rise of the held-out log-likelihood, at most, where an option of a fit that is good is varied."""
+"""Maximum number of passes without an improvement of the held-out log-likelihood when options of a good fit are
+varied.
+"""
 PENALTIES = (1.0, 0.5)
-"""Costs of a parameter of an edge that are compared: the second where held-out samples gain clearly."""
+"""Penalties per parameter of an edge to compare; the second is used only if held-out samples clearly improve."""
 EDGE_PSEUDO_COUNTS = (1.0, 4.0, 16.0, 64.0)
 POOLED_SHARES = (0.0, 0.5, 0.8)
 PSEUDO_COUNTS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""Pseudo-counts that are compared, neighbours of the best in turn; rising."""
+"""Pseudo-counts to compare, neighbours of the best in turn; increasing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +56,15 @@ class TreeFit:
     Parameters
     ----------
     training, held_out
-        Samples to fit and to evaluate on.
+        Training and held-out samples.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     rank
-        Number of latent states of a member.
+        Number of latent states of each member.
     seed
         Seed of the starts.
     limits
-        When a run ends.
+        Stopping criteria.
     on_pass
         Called with the name of a run and its state after each pass.
     """
@@ -83,9 +85,9 @@ class TreeFit:
         Parameters
         ----------
         plain
-            Model without edges to start from, too.
+            Model without edges, also used as a start.
         first
-            Options to begin with.
+            Initial options.
         """
         runs = self._try_starts(plain, first)
         longer = self._go_on(runs, self.limits)
@@ -115,8 +117,8 @@ class TreeFit:
         most_starts: int = MOST_STARTS,
         rounds: Sequence[tuple[int, int]] = ROUNDS,
     ) -> dict[tuple[str, bool], TreeRun]:
-        """Best starts after some passes, with one shared forest and with one forest per state."""
-        # what distinguishes starts shows on fewer samples
+        """Return the best starts after some passes, with one shared forest and with one forest per state."""
+        # a subset of the samples is enough to distinguish starts
         trial = replace(
             self, training=self.training.thin(START_ROWS), held_out=self.held_out.thin(START_ROWS)
         )
@@ -169,7 +171,7 @@ class TreeFit:
         ordered = sorted(tried)
         chosen = max(tried, key=lambda value: tried[value].score)
         if field == "penalty":
-            # edges are kept few where held-out samples do not clearly want more
+            # more edges are accepted only if held-out samples clearly improve
             gain, error = self.held_out.compare(
                 [tried[chosen].parameters], [best.parameters], score_under_forests
             )
@@ -206,7 +208,7 @@ class TreeFit:
         )
 
     def _open(self, k: int, options: TreeOptions) -> TreeParameters:
-        """Random start after some passes without edges."""
+        """Return a random start after some passes without edges."""
         rng = np.random.default_rng([self.seed, k])
         offsets = self.training.offsets
         prior, factors = start_random(self.singles, offsets, rank=self.rank, rng=rng)
@@ -244,7 +246,7 @@ class TreeFit:
 
 
 def count_starts(n_observed: float, rank: int) -> int:
-    """Number of random starts, by rank and observed cells."""
+    """Return the number of random starts, depending on rank and observed cells."""
     if rank == 1:
         return 1
     affordable = START_WORK // max(round(n_observed * rank), 1)
@@ -254,7 +256,7 @@ def count_starts(n_observed: float, rank: int) -> int:
 def _take_best(
     runs: dict[tuple[str, bool], TreeRun], number: int
 ) -> dict[tuple[str, bool], TreeRun]:
-    """The best runs, and the best with one shared forest and with one forest per state."""
+    """Return the best runs, including the best with one shared forest and with one forest per state."""
     ordered = sorted(runs, key=lambda each: -runs[each].score)
     kept = set(ordered[:number])
     for shared in (True, False):

@@ -17,7 +17,6 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF
 from pmflib.model.questions.equivalent_samples import (
-    MOST_TIMES,
     NAME,
     EquivalentSamples,
     find_equivalent_samples,
@@ -115,7 +114,7 @@ def inherit_weight(model: AnyModel, start: JointPMF, n_samples: float) -> AnyMod
     found = find_equivalent_samples(start.origin)
     if not found.n_questions:
         return None
-    return _keep(model, replace(found, largest=MOST_TIMES * round(n_samples)))
+    return _keep(model, replace(found, n_fitted=float(max(round(n_samples), 1))))
 
 
 def _keep(model: AnyModel, found: EquivalentSamples) -> AnyModel:

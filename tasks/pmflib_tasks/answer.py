@@ -20,7 +20,7 @@ from pmflib_tasks.scoring.stored_predictions import answer_stored
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: errors of expected values by scale
-VERSION = 2
+VERSION = 3
 
 
 @stage(name="answer")

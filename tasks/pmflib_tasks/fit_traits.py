@@ -21,7 +21,7 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 # 4: likelihood and criteria of the model
-VERSION = 4
+VERSION = 5
 
 SETTINGS = ("dimensions", "shrinkage", "passes")
 """Settings in the origin of a model with traits, from which another fit can take them."""

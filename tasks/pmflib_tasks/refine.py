@@ -26,7 +26,7 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.refit import limit_patience
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-VERSION = 19  # starts are compared in one way for every size; 18: warm refits end sooner and inherit a weight
+VERSION = 20  # the law of the equivalent samples is kept; 19: starts are compared in one way for every size
 
 
 @stage(name="refine")

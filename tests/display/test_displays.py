@@ -155,7 +155,7 @@ def test_summary__fit_says_what_was_compared(codes):
 def test_summary__fit_that_did_not_converge_says_so(codes):
     with pytest.warns(pmf.ConvergenceWarning):
         result = pmf.fit_em(codes, pmf.fit(pmf.count_pairs(codes, [2] * 4), 2).model, max_passes=1)
-    assert "It stopped before it converged" in str(result.summary())
+    assert "stopped before convergence" in str(result.summary())
 
 
 def test_summary__aggregation_of_nobody_and_of_few():

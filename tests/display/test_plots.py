@@ -189,10 +189,10 @@ def test_plot_support__pairs_by_how_many_hold_them():
     counts = pmf.count_pairs(codes, [2, 2, 2])
     ax = counts.plot_support()
     assert sum(patch.get_height() for patch in ax.patches) == 2
-    assert "1 pairs that no sample holds" in texts_of(ax.get_legend().get_texts())
+    assert "1 pairs without samples" in texts_of(ax.get_legend().get_texts())
     wide = plot_support(np.array([[0, 3, 900], [3, 0, 4], [900, 4, 0]]))
     assert wide.get_xscale() == "log"
-    with pytest.raises(pmf.PmfError, match="a single variable"):
+    with pytest.raises(pmf.PmfError, match="one variable"):
         plot_support(np.array([[4]]))
 
 

@@ -106,7 +106,7 @@ def test_find_intervals__hold_the_value_and_stay_probabilities(fitted):
 def test_ask__with_a_design_n_is_what_the_shares_are_worth(fitted):
     codes, design, result = fitted
     model = result.model
-    plain = model.ask("P(v0=1 | v1=1)", codes)
+    plain = model.ask("P(v0=1 | v1=1)", codes, design=pmf.SurveyDesign(np.ones(len(codes))))
     designed = model.ask("P(v0=1 | v1=1)", codes, design=design)
     alone = model.ask("P(v0=1)", codes, design=design, source="counts")
     assert f"{round(design.weights.n_effective):,} effective samples" in str(designed)

@@ -7,17 +7,23 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import PmfError, SchemaError
 from pmflib.fitting import weighing
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.questions import equivalent_samples
 from pmflib.model.questions.equivalent_samples import (
+    DISCOUNT,
+    LOGS,
+    MIDDLE,
     NAME,
+    Comparison,
     EquivalentSamples,
+    PairTable,
     draw_questions,
     find_equivalent_samples,
     find_features,
+    find_own_likelihood,
     learn_equivalent_samples,
     list_pairs,
 )
@@ -61,15 +67,37 @@ def learn(model, codes, seed=0):
 
 def test_learn__a_right_model_is_worth_many_rows_and_a_wrong_one_few(codes):
     right, wrong = learn(TRUTH, codes), learn(INDEPENDENT, codes)
-    # of one variable there are five questions, and both know it
-    assert min(np.exp(right.intercepts[1:])) > 1000
-    assert max(np.exp(wrong.intercepts[1:])) < 100
-    assert max(np.exp(wrong.alone[1:])) < 100 < min(np.exp(right.alone))
-    assert right.largest == 60_000
     for found in (right, wrong):
+        assert found.n_fitted == 6000
         assert found.n_unseen == 2000
         assert 400 < found.n_questions <= 1600
-        assert str(found).endswith(f"from {found.n_questions:,} questions to 2,000 unseen rows)")
+        assert str(found).endswith(f"{found.n_questions:,} questions to 2,000 unseen rows)")
+    rows = []
+    for model, law in ((TRUTH, right), (INDEPENDENT, wrong)):
+        weighed = pmf.JointPMF(model.prior, model.factors, SCHEMA, {NAME: law.to_json()})
+        asked = [weighed.ask(f"P(v0 | v1={n}, v2={k})", codes) for n in (0, 1) for k in range(4)]
+        rows.append(np.median([each.equivalent_samples[0] for each in asked]))
+    assert rows[0] > 1000
+    assert rows[1] < 100
+
+
+def test_learn__the_counts_of_an_answer_say_how_wrong_the_model_is_there():
+    """A law of no features at all: the same model is worth less where counts contradict it."""
+    chances = np.array([0.5, 0.3, 0.2])
+    law = EquivalentSamples((5.0,) * 4 + (0.0,) * 5, (2.0, 2.0), (1.0, 1.0))
+    near, far = (
+        law.weigh(Comparison(1, chances, np.array(counts)), 10)
+        for counts in ([500, 300, 200], [300, 300, 400])
+    )
+    assert far.rows < 20 < 150 < near.rows
+    # of the mean, the second and the third are as far
+    values = np.array([0.0, 1.0, 2.0])
+    mean, other = (
+        law.weigh(Comparison(1, chances, np.array(counts), values=values), 10)
+        for counts in ([500, 300, 200], [550, 200, 250])
+    )
+    assert mean.rows == pytest.approx(other.rows, rel=0.3)
+    assert law.weigh(Comparison(1, chances, np.array([550, 200, 250])), 10).rows < other.rows / 2
 
 
 def test_learn__features_say_where_a_model_is_wrong(codes):
@@ -110,7 +138,7 @@ def test_learn__what_the_model_rules_out_is_passed_over(codes):
     model = pmf.JointPMF(TRUTH.prior, factors, SCHEMA)
     found = learn(model, codes)
     assert 0 < found.n_questions < learn(TRUTH, codes).n_questions
-    assert np.isfinite([*found.intercepts, *found.alone, *found.coefficients]).all()
+    assert np.isfinite([*found.coefficients, *found.spreads, *found.trusts]).all()
 
 
 def test_learn__tables_that_are_too_large_are_left_out(codes, monkeypatch):
@@ -151,9 +179,51 @@ def test_find_features__of_counts_that_are_drawn_with_m_rows():
     found = []
     for _ in range(200):
         counts = rng.multinomial(5000, rng.dirichlet(100 * chances))
-        found.append(find_features(counts, chances, [])[0])
+        pair = PairTable(counts[:, None], chances[:, None], ())
+        found.append(find_features(Comparison(2, chances, counts, [pair]))[1] + MIDDLE)
     assert np.mean(found) == pytest.approx(np.log(100), abs=0.1)
-    assert find_features(np.zeros(20, int), chances, [])[0] == 0
+    assert (find_features(Comparison(1, chances, None)) == 0).all()
+
+
+def test_weigh__posterior_of_m_is_that_of_drawn_counts():
+    """Counts of a Dirichlet with m rows: the law that counts update is about the true m."""
+    rng = np.random.default_rng(1)
+    chances = np.full(40, 0.025)
+    law = EquivalentSamples((4.5,) * 4 + (0.0,) * 5, (3.0, 3.0), (1.0, 1.0))
+    for m in (20, 400):
+        found = []
+        for _ in range(50):
+            counts = rng.multinomial(20_000, rng.dirichlet(m * chances))
+            found.append(law.weigh(Comparison(1, chances, counts), 1).rows)
+        assert np.median(found) == pytest.approx(m, rel=0.15)
+
+
+def test_weigh__mean_and_variance_are_those_over_the_values_of_m():
+    chances, counts = np.array([0.2, 0.5, 0.3]), np.array([30, 40, 30])
+    values = np.array([1.0, 2.0, 5.0])
+    law = EquivalentSamples((4.0,) * 4 + (0.0,) * 5, (1.5, 1.0), (0.8, 0.6))
+    for given in (None, values):
+        question = Comparison(1, chances, counts, values=given)
+        centre = (LOGS - 4.0) / law.spreads[question.kind]
+        shares = np.exp(law.trusts[question.kind] * find_own_likelihood(question) - centre**2 / 2)
+        shares /= shares.sum()
+        tables = [(counts + m * chances) / (100 + m) for m in np.exp(LOGS)]
+        mean = shares @ np.array(tables)
+        worth = law.weigh(question, 1)
+        np.testing.assert_allclose((counts + worth.rows * chances) / (100 + worth.rows), mean)
+        rows = 101 + np.exp(LOGS)
+        if given is None:
+            within = [(t * (1 - t)).sum() / n for t, n in zip(tables, rows, strict=True)]
+            between = [((t - mean) ** 2).sum() for t in tables]
+            whole = (mean * (1 - mean)).sum()
+        else:
+            within = [
+                (t @ values**2 - (t @ values) ** 2) / n for t, n in zip(tables, rows, strict=True)
+            ]
+            between = [((t - mean) @ values) ** 2 for t in tables]
+            whole = mean @ values**2 - (mean @ values) ** 2
+        total = whole / (shares @ (np.array(within) + between)) - 1
+        assert worth.total == pytest.approx(max(min(100, total), total / DISCOUNT))
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -190,11 +260,7 @@ def test_weigh_model__of_many_samples_counts_a_part(codes, tmp_path, monkeypatch
     assert set(weighed) == {300}
     assert found.n_unseen == 200
     # m is bounded by all samples of the fit, not by those that are counted
-    assert found.largest == 15_000
-    assert (
-        find_equivalent_samples(weigh_model(TRUTH, codes[:1500], codes[1500:]).origin).largest
-        == 15_000
-    )
+    assert found.n_fitted == 1500
 
 
 def test_weigh_model__is_saved_and_loaded(codes, tmp_path):
@@ -229,21 +295,24 @@ def test_weigh_model__of_trees_keeps_their_forest(codes):
 
 
 def test_weigh__is_bounded():
-    learnt = EquivalentSamples((-9.0, 99.0, 0.0, 0.0), largest=50.0, n_questions=1)
-    features = np.zeros(3)
-    assert learnt.weigh(1, features) == pytest.approx(np.exp(equivalent_samples.LEAST_LOG))
-    assert learnt.weigh(2, features) == 50
-    assert learnt.weigh(9, features) == 1
-    slope = EquivalentSamples(coefficients=(0.5, 0, 0), means=(1.0, 0, 0), scales=(2.0, 1, 1))
-    m = slope.weigh(1, np.array([5.0, 0, 0]))
-    assert m == pytest.approx(np.exp(equivalent_samples.ASSUMED_LOG + 0.5 * 2))
+    chances = np.array([0.5, 0.5])
+    law = EquivalentSamples((-90.0, 99.0, 2.0, 2.0) + (0.0,) * 5, (0.1, 0.1), n_fitted=5.0)
+    few, many = (law.weigh(Comparison(n, chances, None), 1).rows for n in (1, 2))
+    assert few == pytest.approx(np.exp(LOGS[0]), rel=0.2)
+    assert many <= 50
+    # a model of one sample is worth ten rows at most, and one without any is worth the least
+    assert EquivalentSamples(n_fitted=1.0).weigh(Comparison(1, chances, None), 1).rows <= 10
+
+
+def test_find_equivalent_samples__of_an_earlier_release_are_those_of_other_models():
+    assert find_equivalent_samples({NAME: {"intercepts": [1, 2, 3, 4]}}) == EquivalentSamples()
 
 
 def test_answers__intervals_with_samples_hold_the_truth_where_a_small_model_misses():
     """A rank of one for data of three: intervals of 95 % of ten draws of the data."""
     questions = ["P(v0 | v1=0)", "P(v2 | v3=1)", "P(v3 | v0=0, v1=1)", "MI(v0; v2)"]
     # as sure as if it had the spread of the samples alone
-    sure = EquivalentSamples(alone=(np.log(2000),) * 4, n_questions=1)
+    sure = EquivalentSamples((np.log(2000 * DISCOUNT),) * 4 + (0.0,) * 5, (0.1, 0.1), n_questions=1)
     by_both, by_model = [], []
     for seed in range(10):
         rows = TRUTH.sample(2000, 10 + seed)
@@ -292,7 +361,22 @@ def test_inherit_weight__all_but_the_limit_which_is_of_the_samples(codes):
     found = find_equivalent_samples(start.origin)
     again = inherit_weight(INDEPENDENT, start, 9000)
     assert again is not None
-    assert again.origin[NAME] == {**found.to_json(), "largest": 90_000}
+    assert again.origin[NAME] == {**found.to_json(), "n_fitted": 9000}
     assert (again.prior, again.factors) == (INDEPENDENT.prior, INDEPENDENT.factors)
     # nothing was learnt for a model whose fit left no sample out
     assert inherit_weight(INDEPENDENT, TRUTH, 9000) is None
+
+
+def test_ask__a_model_fitted_with_weights_refuses_samples_without(codes):
+    rows, weight = codes[:800], np.random.default_rng(0).uniform(0.5, 5.0, 800)
+    model = pmf.fit_em(rows, schema=SCHEMA, rank=2, weight=weight).model
+    with pytest.raises(PmfError, match="design"):
+        model.ask("P(v0)", rows)
+    found = model.ask("P(v0)", rows, design=pmf.SurveyDesign(weight))
+    held = rows[:, 0] >= 0
+    for (label,), counted in zip(found.labels, found.more["counted"], strict=True):
+        mine = weight[held & (rows[:, 0] == int(label))].sum() / weight[held].sum()
+        assert counted == pytest.approx(mine, abs=1e-5)
+    assert model.ask("P(v0)").value
+    equal = pmf.fit_em(rows, schema=SCHEMA, rank=2, weight=np.ones(800)).model
+    assert equal.ask("P(v0)", rows).support.n_rows == 800

@@ -105,7 +105,7 @@ def test_weigh_model__is_in_effective_samples():
     found = pmf.weigh_model(model, codes[seen], codes[unseen], **options)
     kish = weight[seen].sum() ** 2 / (weight[seen] ** 2).sum()
     learnt = found.origin["equivalent_samples"]
-    assert learnt["largest"] == pytest.approx(10 * round(kish))
+    assert learnt["n_fitted"] == pytest.approx(round(kish))
     plain = pmf.weigh_model(model, codes[seen], codes[unseen])
     even: dict[str, Any] = {
         name: pmf.SurveyDesign(np.full(design.n_rows, 3)) for name, design in options.items()

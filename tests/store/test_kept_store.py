@@ -58,5 +58,6 @@ def test_kept_store__its_model_answers_as_it_did(kept, monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     (row,) = found["levels"]
     n, (m,) = found["support"]["given"][0]["with_targets"], found["equivalent_samples"]
-    assert m == pytest.approx(90, abs=0.1)
+    assert found["equivalent_samples_assumed"]
+    assert m > 0
     assert found["value"] == pytest.approx((n * row["counted"] + m * known) / (n + m))

@@ -70,7 +70,7 @@ def test_refine__folds_that_are_held_out_say_what_the_model_is_worth(fitted):
     )
     learnt = model.origin["equivalent_samples"]
     assert learnt["n_unseen"] == unseen.n_rows > 0
-    assert learnt["largest"] == 10 * seen.n_rows
+    assert learnt["n_fitted"] == seen.n_rows
     assert weigh_model(model, seen.read_codes(), unseen.read_codes()).origin == model.origin
 
 

@@ -1,1 +1,1 @@
-"""The verbs of the command `pmf`, by what they are about."""
+"""The commands of `pmf`, grouped by subject."""

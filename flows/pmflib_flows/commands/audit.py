@@ -23,13 +23,13 @@ def log(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="Number of a run, or first digits of a digest; default: the live model, or the labels."
+            help="Number of a run, or first digits of a digest. Default: the live model, or the labels."
         ),
     ] = None,
     sample: Annotated[
         str | None,
         typer.Option(
-            help="Identifier of a sample, or FILE:ROW where samples have none: its rows in the raw files."
+            help="Show the raw rows of one sample: its identifier, or FILE:ROW if samples have no identifiers."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -70,14 +70,14 @@ def log(
 
 
 def _find_start(store: Store, name: str, what: str | None) -> Reference:
-    """Artefact that a run ended with, that has a digest, or that answers questions."""
+    """Find the artefact that a run ended with, that has a digest, or that answers questions."""
     from pmflib.store.lineage import find_reference
     from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
 
     if what is not None:
         history = find_recorded_name(store, name)
         for record in list_records(store, history):
-            # a digest may begin like the number of a run, but nobody gives so little of one
+            # a digest could begin like the number of a run, but nobody gives so few digits
             if what.isdecimal() and record.number == int(what):
                 return _find_end(store, history, record)
         return find_reference(store, what)
@@ -91,7 +91,7 @@ def _find_start(store: Store, name: str, what: str | None) -> Reference:
 
 
 def _find_end(store: Store, history: str, record: RunRecord) -> Reference:
-    """Artefact of the last stage of a run that others were made for; of another command, the model it left live."""
+    """Return the artefact of a run's last stage; for other commands, the model that was live afterwards."""
     from pmflib.store.erasures import list_erased
     from pmflib.store.lineage import list_collected_runs
 
@@ -118,7 +118,7 @@ def _find_end(store: Store, history: str, record: RunRecord) -> Reference:
 
 
 def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool) -> None:
-    """Say which rows of raw files a sample came from."""
+    """Show which rows of raw files a sample came from."""
     from pmflib.ingest.dataset.sample_origins import find_sample
 
     datasets = sorted(

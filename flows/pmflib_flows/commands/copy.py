@@ -18,26 +18,29 @@ def copy(
     store_a: Annotated[
         str, typer.Argument(help="Store to copy: its folder, or s3://bucket/prefix.")
     ],
-    store_b: Annotated[str, typer.Argument(help="Store to copy to; made if absent.")],
+    store_b: Annotated[str, typer.Argument(help="Target store; created if it does not exist.")],
     pipeline: Annotated[
         str | None,
         typer.Option(
-            help="Only the runs of this pipeline, and what they need.", show_default="all"
+            help="Copy only the runs of this pipeline, with everything they need.",
+            show_default="all",
         ),
     ] = None,
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Also read what STORE_B has, and copy again what is damaged."
+            "--verify", help="Also verify files already in STORE_B, and replace damaged ones."
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only; write nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be copied, without writing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a store: artefacts, manifest, records, erasures, pages, lineage; what STORE_B has is not copied again.
+    """Copy a store: artefacts, manifest, records, erasures, report pages and lineage. Existing files are skipped.
 
-    Every file is compared with its digest. STORE_B is valid at every moment; a copy that was stopped goes on with the
-    same command. Where samples were erased from STORE_A, what may hold them is deleted from STORE_B.
+    Every file is compared with its digest. STORE_B is valid at all times; an interrupted copy continues with the same
+    command. Artefacts that may contain samples erased from STORE_A are deleted from STORE_B.
     """
     from pmflib.display.progress_bars import draw_progress
     from pmflib.store.copying import copy_store
@@ -79,7 +82,7 @@ def copy(
 
 
 def _open(location: str) -> Store:
-    """Open a store that is there."""
+    """Open an existing store."""
     from pmflib.store.artefacts import Store
     from pmflib.store.objects.addresses import is_bucket
 
@@ -95,7 +98,7 @@ def _open(location: str) -> Store:
 
 
 def _open_target(location: str, dry_run: bool) -> Store | None:
-    """Open a store to copy to; None for one that need not be made."""
+    """Open the target store; None if it need not be created."""
     from pmflib.store.artefacts import Store
     from pmflib.store.objects.addresses import is_bucket
 
@@ -109,10 +112,10 @@ def _open_target(location: str, dry_run: bool) -> Store | None:
         if is_store or not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return None if dry_run and not is_store else Store(location)
     raise ConfigError(
-        f"STORE_B {location!r} is neither a store nor empty; name a new folder, or one of a store"
+        f"STORE_B {location!r} is neither a store nor empty; name a new folder, or the folder of a store"
     )
 
 
 def _holds_store(store: Store) -> bool:
-    """Whether there is a store in a bucket, also one that a copy has only started to fill."""
+    """Return whether a bucket contains a store, even if a copy has only started to fill it."""
     return not {"manifest", "leases"}.isdisjoint(store.objects.list_folders(""))

@@ -1,4 +1,4 @@
-"""Verb for label logs: crowd."""
+"""Command for label logs: crowd."""
 
 from __future__ import annotations
 
@@ -43,57 +43,57 @@ SETTINGS = {
     "classes": "crowd.classes",
     "rng": "seed",
 }
-"""Setting of the configuration for each option of the command that has one."""
+"""Configuration setting for each option of the command."""
 OPTIONS = {setting: "--" + name.replace("_", "-") for name, setting in SETTINGS.items()} | {
     "source.path": "PATH",
     "crowd.em": "--em/--no-em",
     "crowd.ordinal": "--ordinal/--nominal",
     "seed": "--seed",
 }
-"""Option of the command for each setting."""
+"""Command-line option for each setting."""
 
 
 PATHS = ("source.path", "crowd.known", "crowd.classifier")
-"""Options that are paths: in the configuration they start from its folder."""
+"""Options that are paths; in the configuration they are relative to its folder."""
 COLUMNS = {"sample": "task", "variable": "worker", "value": "label"}
-"""Names of the columns by default."""
+"""Default column names."""
 NOTE = (
-    "`pmf crowd` works with this file from now on, and never changes it: [source], [store], [em], [crowd], [cluster] "
-    "and seed count; schema.json is written anew from the labels"
+    "`pmf crowd` uses this file from now on and never changes it: [source], [store], [em], [crowd], [cluster] "
+    "and seed are used; schema.json is regenerated from the labels"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFiles:
-    """How files of labels are read; None where it is not given."""
+    """Options for reading label files; None if not given."""
 
     task: str | None = option(
-        None, "Column that names the task.", show_default="task", rich_help_panel="Files"
+        None, "Column with the task.", show_default="task", rich_help_panel="Files"
     )
     worker: str | None = option(
-        None, "Column that names the worker.", show_default="worker", rich_help_panel="Files"
+        None, "Column with the worker.", show_default="worker", rich_help_panel="Files"
     )
     label: str | None = option(
         None,
-        "Column that holds the label that the worker gave.",
+        "Column with the worker's label.",
         show_default="label",
         rich_help_panel="Files",
     )
     delimiter: str | None = option(
         None,
         "Delimiter of CSV files; \\t is a tab.",
-        show_default="found out",
+        show_default="detected",
         rich_help_panel="Files",
     )
     encoding: str | None = option(
         None,
-        "Encoding of CSV files, as utf-8 or cp1252.",
-        show_default="found out",
+        "Encoding of CSV files, for example utf-8 or cp1252.",
+        show_default="detected",
         rich_help_panel="Files",
     )
     columns: tuple[str, ...] | None = option(
         None,
-        "Names of the columns of files without a header: a,b,c.",
+        "Column names of files without a header: a,b,c.",
         separator=",",
         rich_help_panel="Files",
     )
@@ -104,15 +104,15 @@ def crowd(
     path: Annotated[
         str | None,
         typer.Argument(
-            help="Labels: file, folder, glob or URL; CSV or Parquet. Default: what pipeline.toml says."
+            help="Labels: file, folder, glob or URL; CSV or Parquet. Default: the source in pipeline.toml."
         ),
     ] = None,
     *,
     output: Annotated[
         Path,
         typer.Option(
-            help="Folder for labels, workers, pipeline.toml and the store; or one file for the labels, .csv or "
-            ".parquet, with all else in a folder of that name."
+            help="Output folder for labels, workers, pipeline.toml and the store; or a file for the labels, .csv or "
+            ".parquet, in which case the rest is in a folder of the same name."
         ),
     ] = Path("crowd"),
     files: LabelFiles,
@@ -121,22 +121,22 @@ def crowd(
         bool,
         typer.Option(
             "--tags",
-            help="A task has several labels: a row for each tag that a worker gave. In one go, without a pipeline.",
+            help="Tasks have several labels: one row per tag given by a worker. Runs once, without a pipeline.",
         ),
     ] = False,
     accept_quality: Annotated[
         bool,
         typer.Option(
             "--accept-quality",
-            help="Take the labels of this run as they are, whatever guards say.",
+            help="Accept the labels of this run even if a quality check fails.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
+    """Estimate the true labels of tasks labelled by many workers; writes Parquet, or CSV if --output ends in .csv.
 
-    Run it again with the same --output after labels have come in: files that were read before are not read again. A
-    pipeline.toml that is there is used as it is.
+    Run it again with the same --output when new labels have arrived; files already read are not read again. An existing
+    pipeline.toml is used as it is.
     """
     if path is not None and path.endswith(".toml"):
         folder = Path(path).parent
@@ -209,7 +209,7 @@ def list_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
-    """Write a configuration for the options given; notes on what was found out."""
+    """Write a configuration for the given options; returns notes on what was detected."""
     from pmflib.ingest.options import make_source
     from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
@@ -242,13 +242,13 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
 
 
 def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Options of a section."""
+    """Return the options of a section."""
     start = f"{section}."
     return {name[len(start) :]: value for name, value in given.items() if name.startswith(start)}
 
 
 def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any]) -> None:
-    """Refuse options that say something else than the configuration that is there."""
+    """Check that the options agree with an existing configuration."""
     from pmflib.ingest.options import make_source
     from pmflib.ingest.source_paths import make_absolute
 

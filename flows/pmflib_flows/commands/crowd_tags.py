@@ -1,4 +1,4 @@
-"""What ``pmf crowd --tags`` does: several labels per task, from files to a folder, in one go."""
+"""Implementation of ``pmf crowd --tags``: several labels per task, from files to a folder, in one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAKEN = (
     "crowd.classes",
     "seed",
 )
-"""Options of a label log that tags have as well."""
+"""Options of label logs that also apply to tags."""
 
 
 def label_tags(
@@ -30,25 +30,25 @@ def label_tags(
     options: Mapping[str, str],
     as_json: bool,
 ) -> None:
-    """Find the tags of tasks that many workers have tagged.
+    """Estimate the tags of tasks tagged by many workers.
 
     Parameters
     ----------
     given
-        Options that were given, by their names in a configuration.
+        Given options, by their names in a configuration.
     source_options
-        Those of the source, with their usual values.
+        Options of the source, with their defaults.
     output
         Folder for tags, workers and the joint PMF of the tags.
     options
-        What the options are called on the command line.
+        Names of the options on the command line.
     as_json
-        Whether facts are printed as JSON.
+        Whether to print facts as JSON.
 
     Raises
     ------
     ConfigError
-        If an option is none of tags, or the folder is that of a pipeline.
+        If an option does not apply to tags, or the folder is that of a pipeline.
     """
     from pmflib.crowd.pipeline.tag_files import read_tag_files, write_tags
     from pmflib.crowd.tags import aggregate_tags

@@ -37,13 +37,13 @@ def doctor(
     address: Annotated[
         str,
         typer.Option(
-            help="Dask scheduler to ask.",
-            show_default="PMF_DASK_ADDRESS, or what pipeline.toml names",
+            help="Address of the Dask scheduler.",
+            show_default="PMF_DASK_ADDRESS, or the one in pipeline.toml",
         ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Examine a setup before a run: data, store, this machine, Dask workers and Prefect server. Nothing is changed.
+    """Examine a setup before a run: data, store, this machine, Dask workers and Prefect server. Changes nothing.
 
     Each line has a state (ok, warn or FAIL), what was checked, what was found, and a remedy. The exit code is that of
     a run that ends for the first FAIL, and 0 if there is none.

@@ -1,4 +1,4 @@
-"""Command that takes samples out of a store: erase."""
+"""Command that erases samples from a store: erase."""
 
 from __future__ import annotations
 
@@ -43,26 +43,27 @@ def erase(
         typer.Option(help="Identifier of a worker of a label log; may be given several times."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(help="Text file with an identifier in each line, UTF-8.")
+        Path | None, typer.Option(help="Text file with one identifier per line, UTF-8.")
     ] = None,
     forget: Annotated[
         bool,
         typer.Option(
-            "--forget", help="Take them off the list of erased samples: raw rows are read again."
+            "--forget",
+            help="Remove them from the list of erased samples, so that raw rows are read again.",
         ),
     ] = False,
     find: Annotated[
         bool,
         typer.Option(
             "--find",
-            help="Erase nothing: list the lines in quarantine, on pages and in files outside that mention them.",
+            help="Erase nothing; list the lines in quarantine, report pages and exported files that mention them.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Erase samples, tasks or workers from the whole store, and exclude them from later runs.
 
-    Without identifiers, finish an erasure that was interrupted.
+    Without identifiers, complete an interrupted erasure.
     """
     from pmflib_tasks.erase import erase as erase_from_pipeline
     from pmflib_tasks.operations.erasure import removal

@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     )
 
 REASON_LETTERS = 110
-"""Maximum number of letters of a reason in the history; `--json` has all."""
+"""Maximum length of a reason in the history; `--json` has all."""
 HEAD = ("number", "action", "outcome", "reason", "started", "ended", "live")
 """Keys of a compared run in JSON."""
 LABELS_SHOWN = 5
 """Maximum number of levels listed per variable."""
 SCORE = "log_prob_per_cell"
-"""Score that the history shows."""
+"""Score shown in the history."""
 
 Run = Annotated[str, typer.Argument(help="Number of a run, as `pmf history` shows it; live; last.")]
 
 
 def history(
     config: ConfigPath,
-    last: Annotated[int, typer.Option(min=0, help="Runs to show; 0: all.")] = 20,
+    last: Annotated[int, typer.Option(min=0, help="Number of runs to show; 0 for all.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show the runs of a pipeline: when, how long, how they ended and why, rows, new files, model, score."""
+    """Show the runs of a pipeline: time, duration, outcome and reason, rows, new files, model and score."""
     from pmflib.store.erasures import list_erased
     from pmflib.store.lineage import list_collected_runs
     from pmflib.store.run_records import COLLECTIONS, list_records, name_labelling
@@ -81,7 +81,7 @@ def history(
             continue
         new = _count_new_files(histories[title])
         since = [each for each in collections if each.started >= records[0].started]
-        # of one second, a collection is shown after the run that it kept
+        # within the same second, a collection is shown after the run that it kept
         mixed = sorted([*records, *since], key=lambda each: (each.started, each.action == "gc"))
         rows = [
             _describe(each, new, each.number in collected[title], erased=_is_erased(each, erased))
@@ -95,14 +95,14 @@ def history(
 
 
 def _is_erased(record: RunRecord, erased: Collection[str]) -> bool:
-    """Whether some of what a run made is gone because it held erased samples."""
+    """Return whether some results of a run were deleted because they contained erased samples."""
     return any(reference.identity in erased for reference in record.stages.values())
 
 
 def _describe(
     record: RunRecord, new: Mapping[int, int], collected: bool, *, erased: bool
 ) -> list[Any]:
-    """Row of the history."""
+    """Return a row of the history."""
     from pmflib.ingest.dataset.accounts import DatasetAccount
 
     if record.action == "gc":
@@ -125,13 +125,13 @@ def _describe(
 
 
 def _shorten(reason: str) -> str:
-    """First line of a reason, in so many letters at most as a line has room for."""
+    """Return the first line of a reason, shortened to the maximum length."""
     line = reason.split("\n")[0]
     return line if len(line) <= REASON_LETTERS else line[: REASON_LETTERS - 1] + "…"
 
 
 def _count_new_files(records: Sequence[RunRecord]) -> dict[int, int]:
-    """Files of each run that the run before it did not read, or read with other content, by number of the run."""
+    """Count the files of each run that are new or changed since the run before, by run number."""
     from pmflib_tasks.guards.run_differences import compare_files
 
     reading = [record for record in records if record.inputs]
@@ -147,11 +147,12 @@ def diff(
     first: Run,
     second: Run,
     top: Annotated[
-        int, typer.Option(min=1, help="Variables, pairs, levels and files to show of each.")
+        int,
+        typer.Option(min=1, help="Maximum number of variables, pairs, levels and files to show."),
     ] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Show what differs between two runs: rows, files, schema, options, distributions, pairs, model, scores."""
+    """Compare two runs: rows, files, schema, options, distributions, pairs, model and scores."""
     from pmflib.store.lineage import list_collected_runs
     from pmflib_tasks.guards.run_differences import compare_runs
     from pmflib_tasks.stage import open_store
@@ -180,7 +181,7 @@ def diff(
 def _make_difference_tables(
     found: RunDifference, numbers: tuple[int, int], top: int
 ) -> Iterator[Group]:
-    """Build the tables of a difference, in order, without parts that have no change.
+    """Build the tables of a difference, in order, omitting parts without changes.
 
     Parameters
     ----------
@@ -341,7 +342,7 @@ def _tabulate_schema(schema: SchemaChanges, top: int) -> Iterator[Group]:
 
 
 def find_recorded_name(store: Store, name: str) -> str:
-    """Name of the history of a pipeline, or of its labels if it has no other."""
+    """Return the name of a pipeline's history, or that of its labels if there is no other."""
     from pmflib.store.run_records import list_histories, name_labelling
 
     labels = name_labelling(name)
@@ -350,12 +351,12 @@ def find_recorded_name(store: Store, name: str) -> str:
 
 
 def find_run(store: Store, name: str, which: str) -> RunRecord:
-    """Find a run of a history: by number, the last, or that of the live model.
+    """Find a run in a history: by number, the last one, or the one of the live model.
 
     Raises
     ------
     ConfigError
-        If it is none of these.
+        If ``which`` is none of these.
     StoreError
         If there is no such run.
     """
@@ -378,12 +379,14 @@ def find_run(store: Store, name: str, which: str) -> RunRecord:
 def gc(
     config: ConfigPath,
     keep_runs: Annotated[
-        int, typer.Option(min=1, help="Runs to keep of every pipeline of the store.")
+        int, typer.Option(min=1, help="Number of runs to keep for every pipeline in the store.")
     ] = 30,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only; delete nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted, without deleting.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete artefacts that no kept run, live model or run under way needs; records of runs stay."""
+    """Delete artefacts that no kept run, live model or current run needs; run records are kept."""
     from pmflib.store.collection import collect
     from pmflib_tasks.stage import open_store
 

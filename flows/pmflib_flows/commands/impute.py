@@ -1,4 +1,4 @@
-"""Command that fills what is missing of samples with draws from the live model."""
+"""Command that imputes missing answers with draws from the live model."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ def impute(
     config: ConfigPath,
     draws: Annotated[
         int,
-        typer.Option(min=1, help="Filled tables; of several, each is from a bootstrap sample."),
+        typer.Option(
+            min=1, help="Number of imputed tables; several are each based on a bootstrap sample."
+        ),
     ] = 1,
     data: Annotated[
-        str | None, typer.Option(help="New samples; default: those of the pipeline.")
+        str | None, typer.Option(help="New samples. Default: those of the pipeline.")
     ] = None,
     keep: Annotated[
-        str | None, typer.Option(help="Columns of wide files that are passed through: a,b,c.")
+        str | None, typer.Option(help="Columns of wide files to copy to the output: a,b,c.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File .csv or .parquet, or a folder of Parquet files.")
+        Path | None,
+        typer.Option(help="Output file, .csv or .parquet, or a folder of Parquet files."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the draws; default: the pipeline's.")
+        int | None, typer.Option(min=0, help="Random seed. Default: that of the pipeline.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fill what is missing with draws from the live model: every row once for each draw, as Parquet."""
+    """Impute missing answers with draws from the live model; writes every row once per draw, as Parquet."""
     from pmflib.ingest.source_paths import check_output, make_absolute
     from pmflib.scoring.accounts import describe_unknown
     from pmflib.scoring.outputs import check_output_folder

@@ -13,7 +13,7 @@ from pmflib_flows.option_objects import takes_options
 from pmflib_tasks.draft_options import DraftOptions
 
 NOTES_SHOWN = 20
-"""Notes for the reviewer that are printed, at most; the configuration holds all."""
+"""Maximum number of notes printed for review; the configuration contains all of them."""
 
 
 @takes_options
@@ -21,19 +21,19 @@ def infer(
     path: Annotated[str, typer.Argument(help="File, folder, glob or URL.")],
     *,
     options: DraftOptions,
-    output: Annotated[Path, typer.Option(help="Folder for schema.json and pipeline.toml.")] = Path(
-        "."
-    ),
+    output: Annotated[
+        Path, typer.Option(help="Output folder for schema.json and pipeline.toml.")
+    ] = Path("."),
     as_json: AsJson = False,
 ) -> None:
-    """Draft schema.json and pipeline.toml from data for you to review; schema.md explains each decision.
+    """Draft schema.json and pipeline.toml from data for review; schema.md explains each decision.
 
-    Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
-    answer of a sample to a variable; where all answers are numbers, continuous traits are to be compared with latent
-    classes; a table that looks like such a log is named, with these options.
+    Without --variable, each row is a sample and each column a variable. With --sample, --variable and --value, each row
+    is one answer of a sample to a variable; if all answers are numbers, continuous traits will be compared with latent
+    classes. If a table looks like such a log, these options are suggested.
 
-    Encoding, delimiter, header and decimals of CSV files are found out unless they are given, and noted for
-    review where they are not the usual ones.
+    Encoding, delimiter, header and decimals of CSV files are detected unless given, and unusual values are noted for
+    review.
     """
     from pmflib_tasks.drafting import draft_pipeline
 

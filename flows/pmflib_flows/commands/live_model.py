@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pmflib_tasks.config import PipelineConfig
 
 SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent")
-"""Keys of an account that are said in sentences."""
+"""Keys of an account that are described in sentences."""
 
 
 def score(
@@ -26,10 +26,11 @@ def score(
         Path | None, typer.Argument(help="Pipeline configuration, pipeline.toml; or --model.")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="A model alone, without a pipeline; with --data, --output.")
+        Path | None,
+        typer.Option(help="Model to use without a pipeline; requires --data and --output."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="New samples; default: those of the pipeline.")
+        str | None, typer.Option(help="New samples. Default: those of the pipeline.")
     ] = None,
     questions: Annotated[
         str | None, typer.Option(help="File of (sample, variable[, value]) rows to answer.")
@@ -38,25 +39,30 @@ def score(
         list[str] | None, typer.Option(help="Variable to predict; may be repeated.")
     ] = None,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also of every level of a target.")
+        bool,
+        typer.Option(
+            "--probabilities", help="Also write the probability of every level of a target."
+        ),
     ] = False,
     keep: Annotated[
         str | None,
-        typer.Option(help="Variables that are passed through, or columns of wide files: a,b,c."),
+        typer.Option(help="Variables, or columns of wide files, to copy to the output: a,b,c."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File .csv or .parquet, or a folder of Parquet files.")
+        Path | None,
+        typer.Option(help="Output file, .csv or .parquet, or a folder of Parquet files."),
     ] = None,
     sample: Annotated[
-        str | None, typer.Option(help="With --model: column that identifies samples.")
+        str | None, typer.Option(help="With --model: column with the sample identifier.")
     ] = None,
     variable: Annotated[
-        str | None, typer.Option(help="With --model: column of the variable; a row is an answer.")
+        str | None,
+        typer.Option(help="With --model: column with the variable, if each row is one answer."),
     ] = None,
-    value: Annotated[str | None, typer.Option(help="With --model: column of the answer.")] = None,
+    value: Annotated[str | None, typer.Option(help="With --model: column with the answer.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score samples with the live model or a model alone: how probable, how unusual, and why; or answer questions."""
+    """Score samples with the live model or a given model (probability, unusual answers), or answer questions."""
     from pmflib.scoring.accounts import describe_unknown
     from pmflib.store.table_files import check_suffix
 
@@ -108,7 +114,7 @@ def score(
 def _score_alone(
     model: Path, data: str, output: Path, as_json: bool, **options: Any
 ) -> dict[str, Any]:
-    """Score files with a model alone."""
+    """Score files with a given model."""
     from pmflib.display.progress import report_progress
     from pmflib.model import JointPMF
     from pmflib.scoring.file_scoring import score_file
@@ -136,7 +142,7 @@ def _score_live(
     from pmflib_tasks.stage import load_schema
 
     checked = load_pipeline(config)
-    # before hours of work
+    # checked before hours of work
     if output is not None and questions:
         check_suffix(output)
     elif output is not None and not output.suffix:
@@ -169,24 +175,24 @@ def publish_answer(
     is_joined: bool = False,
     rows_per_sample: int = 1,
 ) -> dict[str, Any]:
-    """Put what is said of samples where a person wants it.
+    """Write results on samples to the requested location.
 
     Parameters
     ----------
     config
         The pipeline.
     reference
-        What is said, in its store.
+        Reference to the results in the store.
     output
-        File or folder; None is the folder in the store.
+        File or folder; None leaves the results in the store.
     is_joined
-        Whether it is one table, of answers to questions.
+        Whether the results are one table, as for answers to questions.
     rows_per_sample
-        Rows of each sample.
+        Number of rows per sample.
 
     Returns
     -------
-    The account, and where the parts and the output are.
+    The account, with the paths of the parts and the output.
     """
     from pmflib.scoring.outputs import mark_files, publish_parts
     from pmflib.store.exports import remember_export
@@ -212,7 +218,7 @@ def publish_answer(
 
 
 def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) -> str:
-    """Say how good the predictions of a target are where the truth is in the data.
+    """Describe the accuracy of predictions for a target whose true levels are in the data.
 
     Examples
     --------

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from pmflib_tasks.config import PipelineConfig
     from pmflib_tasks.gate_decision import Assessed
 
-RunNumber = Annotated[int | None, typer.Argument(min=1, help="Number of a run: `pmf models`.")]
+RunNumber = Annotated[
+    int | None, typer.Argument(min=1, help="Number of a run, as shown by `pmf models`.")
+]
 
 
 def models(config: ConfigPath, as_json: AsJson = False) -> None:
-    """List the models of a pipeline: which is live, which were, which were rejected or held back, and why."""
+    """List the models of a pipeline: live, previously live, rejected or held back, with reasons."""
     from pmflib.store.model_history import list_models
     from pmflib.store.run_records import list_records
     from pmflib_tasks.stage import open_store

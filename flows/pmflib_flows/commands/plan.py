@@ -1,4 +1,4 @@
-"""Command that says what a run will take before it starts: plan."""
+"""Command that estimates the memory and time of a run: plan."""
 
 from __future__ import annotations
 
@@ -22,26 +22,31 @@ def plan(
     memory: Annotated[
         str,
         typer.Option(
-            help="Memory of a worker, as 16GiB.", show_default="of the workers that a run has"
+            help="Memory per worker, for example 16GiB.",
+            show_default="of the workers that a run has",
         ),
     ] = "",
-    workers: Annotated[int, typer.Option(min=1, max=100_000, help="Workers of that memory.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads of each of them.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, max=100_000, help="Number of workers.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads per worker.")] = 1,
     rows: Annotated[
         float | None,
-        typer.Option(min=1, help="Rows of the files, as 1e9.", show_default="by the last run"),
+        typer.Option(
+            min=1, help="Number of rows, for example 1e9.", show_default="by the last run"
+        ),
     ] = None,
     rank: Annotated[
-        int | None, typer.Option(min=1, help="Latent states.", show_default="as configured")
+        int | None,
+        typer.Option(min=1, help="Number of latent states.", show_default="as configured"),
     ] = None,
     passes: Annotated[
-        int | None, typer.Option(min=1, help="Passes of EM.", show_default="as in earlier runs")
+        int | None,
+        typer.Option(min=1, help="Number of EM passes.", show_default="as in earlier runs"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what memory the stages of a run need, and what time they took before; exit code 5 if one does not fit.
+    """Estimate memory and time of the stages of a run; exit code 5 if a stage does not fit in memory.
 
-    Nothing runs. Memory is planned as a run does it; times are those of earlier runs, in proportion to the rows.
+    Nothing is run. Memory is computed as in a run; times are those of earlier runs, scaled to the number of rows.
     """
     from pmflib_tasks.operations.planning import PlannedWorkers, plan_run
 
@@ -60,12 +65,12 @@ def plan(
 
 
 def read_size(name: str, text: str) -> int:
-    """Read a number of bytes: 16GiB, 200MB.
+    """Parse a number of bytes: 16GiB, 200MB.
 
     Raises
     ------
     ConfigError
-        If it is none, or not above 0.
+        If the text is not a number of bytes above 0.
     """
     from pydantic import ByteSize, TypeAdapter, ValidationError
 

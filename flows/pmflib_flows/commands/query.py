@@ -1,4 +1,4 @@
-"""Command that asks models questions in words."""
+"""Command that answers questions in words with a model."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ if TYPE_CHECKING:
 
 
 LONG = 2.0
-"""Seconds of one core from which on it is said how long counting will take."""
+"""Estimated processor time from which the duration of counting is announced, seconds."""
 WIDE = 5
-"""Columns of labels from which on a table is printed with a row for each of them."""
+"""Number of label columns from which a table is printed with one row per label."""
 
 
 def query(
     config: ConfigPath,
     question: Annotated[
         str | None,
-        typer.Argument(help="For example: 'P(B | A=5, C=yes)'; others: docs/questions.md."),
+        typer.Argument(help="For example 'P(B | A=5, C=yes)'; see docs/questions.md."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(help="File of questions, a line each; # starts a comment.")
+        Path | None, typer.Option(help="File with one question per line; # starts a comment.")
     ] = None,
     run: Annotated[
-        str, typer.Option(help="Number of the run whose model is asked; live; last.")
+        str, typer.Option(help="Run whose model is used: its number, live or last.")
     ] = "live",
     against: Annotated[
-        str | None, typer.Option(help="Run whose model is asked the same: what differs is shown.")
+        str | None, typer.Option(help="Second run, to show how the answers differ.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Combinations to show.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of combinations to show.")] = 10,
     source: Annotated[
-        str, typer.Option("--from", help="What answers: both, counts alone, or the model alone.")
+        str, typer.Option("--from", help="Basis of the answer: both, counts or model.")
     ] = "both",
-    level: Annotated[float, typer.Option(help="Probability that the intervals hold.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Processor time for counting three variables or more, as 5s: of more samples than that is enough for, "
-            "a part is counted. Without it, all are."
+            help="Processor time for counting three or more variables, for example 5s; if it is not "
+            "enough for all samples, a random part is counted. Default: no limit."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model for distributions, expected values, quantiles, information, odds or likely completions."""
+    """Answer questions with a model: distributions, expected values, quantiles, odds, likely completions."""
     if (question is None) == (file is None):
         raise ConfigError("give a question, or --file with a question on each line")
     if source not in ("both", "counts", "model"):
@@ -69,7 +69,7 @@ def query(
 
     names = [run] if against is None else [run, against]
     with ExitStack() as stack:
-        # workers that run already count what takes long; for one question none are started
+        # existing workers count questions that take long; none are started for a single question
         client, address = None, find_scheduler(checked.cluster)
         if address:
             client = stack.enter_context(open_workers_late(checked, address))
@@ -87,7 +87,7 @@ def query(
 
 
 def _read_questions(path: Path) -> list[tuple[str, str]]:
-    """Questions of a file, and where each stands."""
+    """Read the questions of a file, with the position of each."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -116,7 +116,7 @@ def _read_budget(text: str | None) -> float | None:
 
 
 class _Asker:
-    """Models of a pipeline by the names of runs, with what they were made from."""
+    """Models of a pipeline by run, with the data they were fitted to."""
 
     def __init__(self, store: Store, name: str, budget: float | None, client: Client) -> None:
         self.store = store
@@ -155,7 +155,7 @@ class _Asker:
 def _count_all(
     models: list[tuple[JointPMF, Evidence | None]], asked: list[str | None], source: str
 ) -> None:
-    """Count what all questions need in one pass over the samples; one that cannot be read is refused in its turn."""
+    """Count what all questions need in one pass over the samples; invalid questions are reported in their turn."""
     from pmflib.model.questions.answering import list_requests
     from pmflib.model.questions.question import bind_question, parse_question
 
@@ -166,7 +166,7 @@ def _count_all(
         for text in asked:
             with suppress(PmfError):
                 bound = bind_question(parse_question(text or ""), model.schema)
-                requests += list_requests(model, bound, source)
+                requests += list_requests(bound, source)
         if (seconds := evidence.plan(requests)) > LONG:
             from pmflib_flows.tables import format_seconds
 
@@ -206,7 +206,7 @@ def _show(found: Any, names: list[str], top: int) -> None:
     title = found.question if is_one else f"{found.first.question}: {names[0]} and {names[1]}"
     header, rows = found.header, found.rows()
     if rows and len(found.labels[0]) > WIDE:
-        # a row for each variable, for a terminal is longer than it is wide
+        # one row per variable, which is wider than long for a terminal
         top = min(top, WIDE)
         numbers = [str(n) for n in range(1, len(rows[:top]) + 1)]
         out.print(make_table(title, ("", *numbers), list(zip(header, *rows[:top], strict=True))))

@@ -17,19 +17,19 @@ def report(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="Number of a run, as `pmf history` shows it; live; last. Default: the last."
+            help="Number of a run (see `pmf history`), live or last. Default: the last run."
         ),
     ] = None,
-    output: Annotated[Path, typer.Option(help="The file; one that exists is replaced.")] = Path(
+    output: Annotated[Path, typer.Option(help="Output file; an existing file is replaced.")] = Path(
         "report.html"
     ),
     figures: Annotated[
         Path | None,
-        typer.Option(help="Folder that the figures of the page are written to as well, as PNG."),
+        typer.Option(help="Folder for PNG copies of the figures."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report of a run: one HTML page on its data, its model or labels, scores, changes, checks, lineage."""
+    """Write the report of a run as one HTML page: data, model or labels, scores, changes, checks and lineage."""
     from pmflib.store.exports import remember_export
     from pmflib.store.run_records import list_records
     from pmflib_tasks.report.figures import save_figures

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 USED = ("stage", "time", "processor time", "the client", "a worker", "read", "written")
-"""Columns of the table of what stages took."""
+"""Columns of the table of resource usage by stage."""
 
 
 def run(
@@ -36,21 +36,24 @@ def run(
     accept_quality: Annotated[
         bool,
         typer.Option(
-            "--accept-quality", help="Take the data of this run as they are, whatever guards say."
+            "--accept-quality", help="Accept the data of this run even if a quality check fails."
         ),
     ] = False,
     rehash: Annotated[
-        bool, typer.Option("--rehash", help="Read all sources, also those that seem unchanged.")
+        bool,
+        typer.Option(
+            "--rehash", help="Read all sources again, including those that seem unchanged."
+        ),
     ] = False,
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help='Take a minute at most for rank = "auto", as model.rank_budget does.'
+            "--quick", help='Spend at most a minute on rank = "auto" (see model.rank_budget).'
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
+    """Run a pipeline: ingest new data, count, check quality, fit, refine, evaluate and publish."""
     with import_quickly():
         from pmflib_flows.etl import etl
 
@@ -62,7 +65,7 @@ def run(
 
 
 class DemoData(StrEnum):
-    """What a demonstration is about."""
+    """Subject of a demonstration."""
 
     ratings = "ratings"
     survey = "survey"
@@ -71,26 +74,26 @@ class DemoData(StrEnum):
 
 def demo(
     about: Annotated[
-        DemoData, typer.Argument(help="A rating log, a survey, or a label log.")
+        DemoData, typer.Argument(help="Kind of data: a rating log, a survey, or a label log.")
     ] = DemoData.ratings,
-    folder: Annotated[
-        Path, typer.Option(help="New folder for the data, the store and the answers.")
-    ] = Path("demo"),
+    folder: Annotated[Path, typer.Option(help="New folder for data, store and results.")] = Path(
+        "demo"
+    ),
     users: Annotated[
         int | None,
         typer.Option(
             min=100,
-            help="Samples to generate: users, people, or tasks.",
+            help="Number of samples to generate: users, people, or tasks.",
             show_default="40000, 2000, or 500",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     data_only: Annotated[
-        bool, typer.Option("--data-only", help="Write the data and the drafts, and run nothing.")
+        bool, typer.Option("--data-only", help="Write data and drafts only, without a run.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate dirty data with a known truth, run the pipeline on it, and compare the results."""
+    """Generate data with known parameters and errors, run the pipeline on it, and compare the results."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(
             f"folder {str(folder)!r} is not empty; give --folder another name, or delete it"
@@ -109,7 +112,7 @@ def demo(
 
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Show the last run of a pipeline, or the labels it last found, and the artefacts of its stages."""
+    """Show the last run of a pipeline, or its last labels, and the artefacts of its stages."""
     from pmflib.crowd.pipeline.summaries import LabelSummary
     from pmflib.store.collection import list_unfinished
     from pmflib.store.model_history import describe_live
@@ -137,7 +140,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         labels = {**labelling.facts, **name_for_people(store, labelling.stages)}
     known = last or labelling
     current = known is not None and known.config == checked.digest
-    # the record of the run names them: a manifest of many nights takes minutes to read
+    # the record of the run names them: reading a manifest of many nightly runs takes minutes
     stages = {} if known is None else known.stages
     if as_json:
         made = {stage: each.digest for stage, each in stages.items()}
@@ -180,7 +183,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
 
 
 def _list_usage(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Rows of the table of what the stages of a run took; "-" for no memory."""
+    """Return rows of the table of resource usage by stage; "-" for unknown memory."""
     from pmflib.cluster.memory import format_bytes
 
     sizes = ("client_memory", "worker_memory", "read_bytes", "written_bytes")
@@ -196,7 +199,7 @@ def _list_usage(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _find_worth(store: Store, live: Reference) -> dict[str, Any]:
-    """Rows that the live model counts for in answers: as a text, and as it was learnt."""
+    """Return the number of rows that the live model counts for in answers, as text, and how it was estimated."""
     from pmflib.model.questions.equivalent_samples import find_equivalent_samples
     from pmflib.store.zarr_arrays import read_arrays
 

@@ -1,4 +1,4 @@
-"""Commands on a drafted schema: schema show, schema set."""
+"""Commands for a drafted schema: schema show, schema set."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ROLES = ("nominal", "ordinal", "continuous", "identifier")
 @schema.command()
 def show(
     path: SchemaPath,
-    column: Annotated[str | None, typer.Argument(help="Column; all if none is given.")] = None,
+    column: Annotated[str | None, typer.Argument(help="Column. Default: all columns.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was decided of every column and why, or all levels of one."""
+    """Show the decision on every column with its reason, or all levels of one column."""
     from pmflib.schema.drafted_schema import DraftedSchema
 
     drafted = DraftedSchema.load(path)
@@ -45,7 +45,7 @@ def show(
 def set_(
     path: SchemaPath,
     column: Annotated[
-        str | None, typer.Argument(help="Column; --missing alone holds for all columns.")
+        str | None, typer.Argument(help="Column. Without one, --missing applies to all columns.")
     ] = None,
     role: Annotated[
         str | None, typer.Option(help="nominal, ordinal, continuous or identifier.")
@@ -53,21 +53,22 @@ def set_(
     missing: Annotated[
         list[str] | None,
         typer.Option(
-            help="Missing code besides '', NA, NaN, null; may be repeated; none: no other."
+            help="Missing code besides '', NA, NaN, null; may be repeated. 'none' removes all others."
         ),
     ] = None,
     levels: Annotated[str | None, typer.Option(help="Levels in order: low,mid,high.")] = None,
     other: Annotated[
-        str | None, typer.Option(help="Levels to keep, the rest are one level; none: keep all.")
+        str | None,
+        typer.Option(help="Number of levels to keep; the rest become one level. 'none' keeps all."),
     ] = None,
-    bins: Annotated[int | None, typer.Option(help="Bins of a continuous column.")] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="Leave the column out.")] = False,
+    bins: Annotated[int | None, typer.Option(help="Number of bins of a continuous column.")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Remove the column.")] = False,
     file: Annotated[
-        str | None, typer.Option(help="Data, where they are not where the draft read them.")
+        str | None, typer.Option(help="Data, if not at the location that the draft was made from.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a column of a schema, and write schema.md again; data are read where new bins or levels need them."""
+    """Change a column of a schema and rewrite schema.md; data are read if new bins or levels need them."""
     from pmflib.ingest.schema_edits import ColumnEdit, edit_column, edit_missing
     from pmflib.schema.drafted_schema import DraftedSchema
 
@@ -123,7 +124,7 @@ def _read_other(text: str | None) -> int | None:
 
 
 def _find_source(drafted: DraftedSchema, path: Path, file: str | None) -> dict[str, object]:
-    """Options of the source: those of the draft, with another path where one is given."""
+    """Return the source options of the draft, with another path if given."""
     options = dict(drafted.source or {"layout": "wide"})
     if file is not None:
         return options | {"path": file}
@@ -138,6 +139,6 @@ def _find_source(drafted: DraftedSchema, path: Path, file: str | None) -> dict[s
 
 
 def _describe(drafted: DraftedSchema, name: str) -> dict[str, object]:
-    """Draft of a column and its variable, as plain JSON types."""
+    """Return the draft of a column and its variable as plain JSON types."""
     variable = drafted.schema[name].to_json() if name in drafted.schema else None
     return {"column": name, **asdict(drafted.columns[name]), "variable": variable}

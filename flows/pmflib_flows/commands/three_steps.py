@@ -1,4 +1,4 @@
-"""Command that relates latent classes to other variables of the samples, in three steps."""
+"""Command that relates latent classes to external variables by three-step estimation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def three_steps(
     config: ConfigPath,
     table: Annotated[
-        str, typer.Argument(help="File with a row for each sample: CSV or Parquet, packed or not.")
+        str,
+        typer.Argument(help="File with one row per sample: CSV or Parquet, optionally compressed."),
     ],
     outcome: Annotated[
         list[str] | None,
@@ -34,35 +35,37 @@ def three_steps(
     ] = None,
     nominal: Annotated[
         list[str] | None,
-        typer.Option(help="Column whose numbers are names of levels; may be repeated."),
+        typer.Option(help="Column whose numbers are category codes; may be repeated."),
     ] = None,
     sample: Annotated[
         str | None,
-        typer.Option(
-            help="Column of the file that names the sample.", show_default="source.sample"
-        ),
+        typer.Option(help="Column with the sample identifier.", show_default="source.sample"),
     ] = None,
     correction: Annotated[
         str | None,
-        typer.Option(help="bch or ml.", show_default="bch of outcomes, ml of covariates"),
+        typer.Option(
+            help="Correction for classification error: bch or ml.",
+            show_default="bch of outcomes, ml of covariates",
+        ),
     ] = None,
     assignment: Annotated[
-        str, typer.Option(help="modal, to the likeliest class, or proportional, to all.")
+        str,
+        typer.Option(help="Assignment of samples: modal (most probable class) or proportional."),
     ] = "modal",
     reference: Annotated[
         int | None,
-        typer.Option(help="Class that others are compared with.", show_default="the largest"),
+        typer.Option(help="Reference class for comparisons.", show_default="the largest"),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File .csv or .parquet for all estimates.")
+        Path | None, typer.Option(help="Output file for all estimates, .csv or .parquet.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Relate the live model's latent classes to external variables that were not used to fit it.
 
-    Outcomes are described by class, covariates say who is in which class, both corrected for errors of assignment.
-    Errors include that the classes are estimates, and allow for weights, strata and sampling units of the pipeline, or
-    its replicate weights.
+    Outcomes are described by class, and covariates predict class membership; both are corrected for classification
+    error. Standard errors account for the estimation of the classes, and for the pipeline's weights, strata and
+    sampling units, or replicate weights.
     """
     from pmflib.store.table_files import check_suffix
     from pmflib_tasks.scoring.sample_relations import read_table
@@ -108,7 +111,7 @@ def three_steps(
 
 
 def _open(config: PipelineConfig) -> tuple[JointPMF, KnownSamples]:
-    """The live model, and the samples that it was made from."""
+    """Load the live model and the samples to which it was fitted."""
     from pmflib.model import JointPMF
     from pmflib.store.run_records import find_live, find_run_of
     from pmflib_tasks.scoring.sample_relations import read_samples
@@ -137,7 +140,7 @@ def _relate(
     reference: int | None,
     options: dict[str, Any],
 ) -> dict[str, ThreeSteps]:
-    """Results by name of an outcome; that of the covariates is "classes"."""
+    """Compute the results by outcome; that of the covariates is "classes"."""
     from pmflib.fitting.three_steps import class_regression, distal_outcome
 
     shared: dict[str, Any] = {"design": known.design, "fitted": known.fitted, **options}
@@ -151,11 +154,11 @@ def _relate(
 
 
 CLASSES: Literal["classes"] = "classes"
-"""Name of the regression of classes on covariates among the results."""
+"""Name of the results of the regression of classes on covariates."""
 
 
 def _write(path: Path, found: dict[str, ThreeSteps]) -> None:
-    """Write all estimates into one table."""
+    """Write all estimates to one table."""
     import pyarrow as pa
 
     from pmflib.store.table_files import write_file
@@ -168,7 +171,7 @@ def _write(path: Path, found: dict[str, ThreeSteps]) -> None:
 
 
 def _show(name: str, found: ThreeSteps) -> None:
-    """Print the tables of a result, and what is to be known of it."""
+    """Print the tables and notes of a result."""
     from pmflib_flows.tables import make_table
 
     summary = found.summary()

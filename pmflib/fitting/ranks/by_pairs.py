@@ -1,8 +1,8 @@
-"""How many latent states? Chosen by folds of counts: no pass over the samples is needed.
+"""Rank selection by pairs: cross-validation over folds of counts, without a pass over the samples.
 
-Counts of folds subtract: a rank is fitted to the total minus some folds, and scored by the
-log-likelihood of their pairs. Ranks are compared by the differences of their scores fold by fold,
-whose spread is far below that of the scores, and of ranks that cannot be distinguished the least wins.
+Counts of folds can be subtracted: a rank is fitted to the total minus some folds, and scored by the log-likelihood of
+the pairs in these folds. Ranks are compared by the differences of their scores by fold, which vary far less than the
+scores themselves; among ranks within one standard error of the best, the smallest is chosen.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pmflib.fitting.ranks.folds import RankFold
 from pmflib.fitting.ranks.pair_search import RankSearch, make_rank_grid
 
 N_ROUNDS = 4
-"""Fits of each rank, each with a quarter of the folds held out."""
+"""Number of fits per rank, each with a quarter of the folds held out."""
 
 MAX_LEVELS = 600
-"""Larger tables are evaluated on the variables that are observed most."""
+"""Larger tables are evaluated on the most frequently observed variables."""
 
 VERSION = 2
-"""Raised when fits change: those that were kept before are not gone on from."""
+"""Increased when fits change; saved fits of earlier versions are not used."""
 
 
 @reports_progress
@@ -53,17 +53,17 @@ def select_rank(
     Parameters
     ----------
     counts
-        Co-occurrence counts of at least two variables, in at least two folds.
+        Co-occurrence counts of at least two variables in at least two folds.
     ranks
-        The ranks to compare, each at least 1. None searches: from the number of directions in the
-        pairs that held-out pairs confirm, up and down while the score rises.
+        Ranks to compare, each at least 1. None searches from the number of directions confirmed by held-out pairs, up
+        and down while the score improves.
     pseudo_counts
-        Mean pseudo-counts per level and state to compare, each at least 0. The first is what ranks
-        are compared under; where another does better at the rank found, they are compared again.
+        Mean pseudo-counts per level and state to compare, each at least 0. Ranks are compared under the first; if
+        another is better at the selected rank, they are compared again.
     max_rank
-        Limit of the search; None is what pairs can distinguish, `Schema.max_pairs_rank`.
+        Upper limit of the search; None uses the number of states that pairs can distinguish, `Schema.max_pairs_rank`.
     rng
-        Generator, or a seed for one; the same seed gives the same choice.
+        Random generator, or a seed; equal seeds give equal choices.
     **run
         Fields of `pmflib.fitting.ranks.fit_runs.RunOptions`: ``client`` (Dask client; None fits in this thread, to the
         same bits), ``budget`` (600 seconds of processor time, by a model of costs), ``checkpoint`` (folder from which
@@ -78,20 +78,19 @@ def select_rank(
     RankError
         If a rank is below 1.
     PmfError
-        If fewer than two folds hold a pair, a pseudo-count is negative, or there is nothing to compare.
+        If fewer than two folds have pairs, a pseudo-count is negative, or there is nothing to compare.
 
     Notes
     -----
-    Each rank costs four fits of the composite likelihood, a few thousand products of (n_levels,
-    n_levels) by (n_levels, rank) in all, whatever the number of samples. Fits start from symmetric
-    NMF, from the next rank less with a state added where the pairs fit worst, and from the next
-    rank more with two states made one; ranks between which the choice lies are fitted again until
-    the choice no longer changes. The rank that is best for samples may be larger: pairs do not show what three
-    variables have in common.
+    Each rank costs four fits of the composite likelihood, in total a few thousand products of matrices
+    (n_levels, n_levels) and (n_levels, rank), whatever the number of samples. Fits start from symmetric NMF, from the
+    next lower rank with a state added where the pairs fit worst, and from the next higher rank with two states merged.
+    Ranks close to the decision are refitted until the choice no longer changes. The best rank for samples may be
+    larger, because pairs do not show dependence among three variables.
 
     References
     ----------
-    Breiman, Friedman, Olshen and Stone (1984), section 3.4.3, for the rule of one standard error.
+    Breiman, Friedman, Olshen and Stone (1984), section 3.4.3, for the one-standard-error rule.
 
     Examples
     --------
@@ -139,7 +138,7 @@ def select_rank(
     compared, gain = search.compare_pseudo_counts(rank, [float(each) for each in pseudo_counts[1:]])
     pseudo_count = float(compared.chosen.settings["pseudo_count"])
     if gain >= search.margin:
-        # so large a gain may change the order of the ranks
+        # a gain this large may change the order of the ranks
         search = search.restart(pseudo_count)
         rank = search.settle()
     return RankChoice(
@@ -152,7 +151,7 @@ def select_rank(
 
 
 def _digest(counts: PairCounts, options: Sequence[Any]) -> str:
-    """SHA-256 of what the fits of a choice depend on."""
+    """Compute the SHA-256 digest of what the fits of a choice depend on."""
     total = hashlib.sha256(json.dumps([counts.schema.digest, *options]).encode())
     total.update(np.ascontiguousarray(counts.tables).tobytes())
     return total.hexdigest()
@@ -161,7 +160,7 @@ def _digest(counts: PairCounts, options: Sequence[Any]) -> str:
 def _check(
     ranks: Sequence[int] | None, pseudo_counts: Sequence[float], max_rank: int | None
 ) -> None:
-    """Refuse a grid that cannot be compared."""
+    """Check the candidates."""
     if ranks is not None and not isinstance(ranks, Sequence | range | np.ndarray):
         raise RankError(f"ranks is {ranks!r}; give a list of ranks to compare, as range(1, 9)")
     if ranks is not None and (not ranks or min(ranks) < 1):

@@ -1,11 +1,11 @@
-"""Ranks evaluated on held-out samples: pairs do not show what three variables and more have in common.
+"""Rank selection on held-out samples, which also show dependence among three and more variables.
 
-The rank that is best for density may be many times the one that pairs choose. From that one on, ranks are doubled,
-fitted by EM that stops where the held-out samples do, and compared sample by sample, by what the model is for: as many
-models averaged as will be, and the target, where there is one. Then the ranks between the least that is good enough and
-the next below it that is not are filled in, from fits of larger ranks whose states are merged. Where the model will be
-fitted for its target, ranks are doubled from the number of its levels, and each is fitted in that way: EM alone would
-say little of these fits.
+The best rank for density may be many times the one selected by pairs. Starting from that rank, ranks are doubled,
+fitted by EM with early stopping, and compared sample by sample for the intended use of the model: with as many members
+as will be averaged, and by the target, if there is one. Ranks between the smallest that is good enough and the next
+lower one that is not are then filled in, starting from fits of larger ranks with merged states. For a target fit, ranks
+are doubled from the number of levels of the target, and each is fitted to the target, because EM alone says little
+about such fits.
 """
 
 from __future__ import annotations
@@ -39,22 +39,24 @@ from pmflib.fitting.ranks.sample_fits import (
 from pmflib.fitting.target_fit import TOLERATED
 
 MAX_RANK = 512
-"""The doubling ends here."""
+"""Largest rank of the doubling."""
 
 MAX_ENTRIES = 4_000_000
-"""Entries of the factors above which a rank is not tried: 32 MB, and EM keeps a few such tables."""
+"""Maximum number of entries of the factors: 32 MB, and EM needs several such tables."""
 
 PATIENCE = 2
-"""Doublings without gain that end the search: after one, the next may well gain."""
+"""Number of doublings without gain after which the search ends: after a single one, the next may still gain."""
 
 RESOLUTION = 16
-"""Ranks are compared to one part in so many, and to one at least: a fit of 100 states is not unlike one of 101."""
+"""Ranks are compared to a relative precision of 1 / ``RESOLUTION``, and at least to 1: a fit with 100 states hardly
+differs from one with 101.
+"""
 
 MAX_MEMBERS = 4
-"""Models that are averaged at most where ranks are compared: most of what an average gains it gains by these."""
+"""Maximum number of models averaged when ranks are compared; they achieve most of the gain of an average."""
 
 VERSION = 3
-"""Raised when fits change: those that were kept before are not gone on from."""
+"""Increased when fits change; saved fits of earlier versions are not used."""
 
 
 def select_rank_by_samples(
@@ -70,44 +72,44 @@ def select_rank_by_samples(
     rng: np.random.Generator | int = 0,
     **run: Unpack[RunOptions],
 ) -> RankChoice:
-    """Double the rank until held-out samples have not become more likely, by more than the standard error, twice.
+    """Double the rank until held-out samples have twice not become more likely by more than a standard error.
 
     Parameters
     ----------
     codes, held_out
-        Samples to fit and others to evaluate on: codes of shape (n_rows, n_variables), -1 missing, or what
-        the schema can encode.
+        Samples to fit and samples to evaluate: codes of shape (n_rows, n_variables), -1 missing, or a table that the
+        schema can encode.
     counts
-        Co-occurrence counts of samples without the held-out ones, which every rank starts from.
+        Co-occurrence counts of samples without the held-out ones, used for starting values.
     first
-        Rank to start from, at least 1: what `select_rank` found.
+        First rank, at least 1, as found by `select_rank`.
     pseudo_counts
         Mean pseudo-counts per level and state, each at least 0; every rank is fitted with each.
     max_rank
-        Limit of the rank.
+        Maximum rank.
     members
-        Models that will be averaged, at least 1: averages of as many, ``MAX_MEMBERS`` at most, are compared.
+        Number of models that will be averaged, at least 1; averages of as many, at most ``MAX_MEMBERS``, are compared.
     target
-        Variable, by name or position, that the model is to predict: ranks are compared by its log-likelihood given the
-        others. None compares the log-likelihood of all variables.
+        Variable, by name or position, that the model is to predict: ranks are compared by its conditional
+        log-likelihood given the others. None compares the joint log-likelihood.
     rng
-        Generator, or a seed for one.
+        Random generator, or a seed.
     **run
         Fields of `pmflib.fitting.ranks.fit_runs.RunOptions`: ``client``, ``budget``, ``checkpoint`` and
         ``on_progress``, as for `select_rank`.
 
     Returns
     -------
-    The choice, all fits with their scores, and the reason, which names what was left out.
+    The choice, all fits with their scores, and the reason, which mentions what was left out.
 
     Raises
     ------
     RankError
         If first is below 1 or above max_rank.
     PmfError
-        If there is nothing to fit or evaluate on, no pseudo-count, members is below 1, or budget is not above 0.
+        If there are no samples to fit or evaluate, no pseudo-count, members is below 1, or budget is not above 0.
     SchemaError
-        If there is no such target.
+        If the target does not exist.
     """
     schema = counts.schema
     samples = RankSamples(
@@ -141,11 +143,12 @@ def compare_on_samples(
     for_target: TargetFits | None = None,
     **run: Unpack[RunOptions],
 ) -> RankChoice:
-    """Do `select_rank_by_samples` with samples that are encoded.
+    """Apply `select_rank_by_samples` to encoded samples.
 
-    Of several splits of the same samples into training and held-out ones each rank is fitted to each, and all that they
-    hold out is compared. Ranks of ``lower``, each below first, are compared as well. With ``for_target``, which takes a
-    single split, ranks are doubled from the number of the target's levels, each fitted for the target.
+    Given several splits of the same samples into training and held-out parts, each rank is fitted to each split and all
+    held-out parts are compared. Ranks in ``lower``, each below first, are compared as well. With ``for_target``, which
+    requires a single split, ranks are doubled from the number of levels of the target, and each is fitted to the
+    target.
     """
     for samples in splits:
         _check(samples, first, max_rank, pseudo_counts, members)
@@ -160,7 +163,7 @@ def compare_on_samples(
 def _check(
     samples: RankSamples, first: int, max_rank: int, pseudo_counts: Sequence[float], members: int
 ) -> None:
-    """Refuse what cannot be compared."""
+    """Check the arguments."""
     if not 1 <= first <= max_rank:
         raise RankError(f"first is {first}, outside [1, {max_rank}]; give a rank within")
     if not pseudo_counts:
@@ -183,7 +186,7 @@ def _check(
 def _digest(
     splits: Sequence[RankSamples], members: int, seed: int, for_target: TargetFits | None
 ) -> str:
-    """SHA-256 of what the fits of a choice depend on."""
+    """Compute the SHA-256 digest of what the fits of a choice depend on."""
     first = splits[0]
     options = [VERSION, first.schema.digest, first.target, members, seed]
     options += [] if for_target is None else [list(for_target.pseudo_counts)]
@@ -199,14 +202,14 @@ def _digest(
 
 
 class SampleSearch:
-    """Fits of ranks, each twice the one before, and then of those between.
+    """Search over ranks by doubling, followed by the ranks in between.
 
     Parameters
     ----------
     splits, pseudo_counts, for_target
         As for `compare_on_samples`.
     shared
-        What the fits have in common.
+        Properties that the fits have in common.
     runs
         Runs the fits.
     """
@@ -223,7 +226,7 @@ class SampleSearch:
         self._splits, self._pseudo_counts = tuple(splits), pseudo_counts
         self._data = [self._splits]
         self._shared, self._members, self._runs = shared, shared.members, runs
-        # a fit for each split
+        # one fit per split
         self._fits: dict[tuple[int, float], list[RankFit]] = {}
         self._left_out = self._not_filled_in = ""
         self._first = 1
@@ -239,7 +242,7 @@ class SampleSearch:
         for_target: TargetFits | None = None,
         **run: Unpack[RunOptions],
     ) -> SampleSearch:
-        """Begin a search, with the arguments of `compare_on_samples`."""
+        """Open a search with the arguments of `compare_on_samples`."""
         checkpoint = run.get("checkpoint")
         choice = "" if checkpoint is None else _digest(splits, members, seed, for_target)
         runs = FitRuns(choice, **run)
@@ -247,12 +250,12 @@ class SampleSearch:
         return cls(splits, tuple(pseudo_counts), shared, runs, for_target)
 
     def run(self, first: int, lower: Sequence[int], max_rank: int) -> None:
-        """Double the rank until it has not gained ``PATIENCE`` times, or may not grow."""
+        """Double the rank until it has not gained ``PATIENCE`` times, or reaches a limit."""
         if self._for_target is not None:
             self._double_for_target(self._for_target, max_rank)
             return
         self._first = first
-        # so many are needed in any case: their fits do not wait for each other
+        # these are needed in any case, so they are fitted concurrently
         doubled = [first]
         while len(doubled) <= PATIENCE and (rank := self._double(doubled, max_rank)):
             doubled.append(rank)
@@ -260,16 +263,16 @@ class SampleSearch:
         self.go_on(max_rank)
 
     def go_on(self, max_rank: int) -> None:
-        """Double the rank as long as it may gain, also where a lower limit has ended that before."""
+        """Continue doubling while it may gain, even if a lower limit has ended it before."""
         self._left_out = ""
         while not self.has_settled and (rank := self._double(self.ranks, max_rank)):
             self._fit([rank])
 
     def fill_in(self) -> None:
-        """Fit ranks between the least that cannot be distinguished from the best, and the next below it.
+        """Fit ranks between the smallest that is as good as the best and the next lower one.
 
-        Each is begun from the fit of that rank, the states that are most alike merged. The next below it is fitted anew
-        in this way before it is believed to be worse: its first fit may have ended at a poor optimum.
+        Each starts from the fit of the larger rank with its most similar states merged. The next lower rank is refitted
+        in this way before it is considered worse, because its first fit may have ended in a poor optimum.
         """
         if self._for_target is not None:
             return
@@ -293,7 +296,7 @@ class SampleSearch:
             merged.add(rank)
 
     def find_least(self) -> int:
-        """Least rank that cannot be distinguished from the best."""
+        """Return the smallest rank within one standard error of the best."""
         top = max(self._fits, key=self._score)
         worse = (self._compare(top, self.find_best_fit(rank)) for rank in self.ranks)
         return next(
@@ -301,7 +304,7 @@ class SampleSearch:
         )
 
     def _double_for_target(self, fits: TargetFits, max_rank: int) -> None:
-        """Fit ranks for the target, each twice the one before, from the number of its levels."""
+        """Fit ranks to the target, doubling from the number of its levels."""
         self._first = rank = fits.least
         while rank <= max_rank and not self.has_settled:
             cost = fits.estimate(rank)
@@ -325,8 +328,8 @@ class SampleSearch:
         self._left_out = f"ranks above {rank // 2} were not tried: {max_rank} is the largest"
 
     def conclude(self) -> RankChoice:
-        """Report all fits, and the least rank that cannot be distinguished from the best; for a target the best."""
-        # of a rank in the order in which they were fitted
+        """Report all fits, and the smallest rank within one standard error of the best; for a target the best rank."""
+        # fits of a rank in order of fitting
         points = sorted(self._fits, key=lambda point: point[0])
         scores = [self._score(point) for point in points]
         top = points[int(np.argmax(scores))]
@@ -345,7 +348,7 @@ class SampleSearch:
         return RankChoice(rank, chosen[1], compared)
 
     def _double(self, tried: Sequence[int], max_rank: int) -> int:
-        """Next rank; 0 where it may not grow, and why is noted."""
+        """Return the next rank; 0 if a limit is reached, which is noted."""
         last = max(tried)
         rank = min(2 * last, max_rank)
         planned = [each for each in tried if (each, self._pseudo_counts[0]) not in self._fits]
@@ -362,14 +365,14 @@ class SampleSearch:
         return 0
 
     def _describe_cost(self, last: int, rank: int, cost: float) -> str:
-        """Say that the budget has ended the doubling."""
+        """Explain that the budget has ended the doubling."""
         return (
             f"ranks above {last} were not tried: rank {rank} would take about {cost:,.0f} s of processor time, more "
             "than the budget has left; raise budget"
         )
 
     def _fit(self, ranks: Sequence[int], merged_from: int | None = None) -> None:
-        """Fit ranks under every pseudo-count, or go on from the best fit of another, whose states are merged."""
+        """Fit ranks with every pseudo-count, or continue from the best fit of another rank with merged states."""
         points = [(rank, each) for rank in ranks for each in self._pseudo_counts]
         near: list[Parameters | None] = [None] * len(self._splits)
         if merged_from is not None and self._members == 1:
@@ -406,33 +409,33 @@ class SampleSearch:
         self, rank: int, pseudo_count: float, split: int, near: Parameters | None
     ) -> SampleJob:
         job = replace(self._shared, rank=rank, pseudo_count=pseudo_count, split=split, near=near)
-        # what takes a few seconds is done again in a few seconds
+        # fits of a few seconds are not saved
         return replace(job, folder=None) if self._estimate_fit(job) < SAVED_SECONDS else job
 
     def _estimate_fit(self, job: SampleJob) -> float:
-        """Seconds of a fit, by the model of costs."""
+        """Estimate the time of a fit by the cost model, seconds."""
         samples = self._splits[job.split]
         return samples.estimate_start(job) + USUAL_PASSES * samples.estimate_pass(job)
 
     def _estimate(self, rank: int) -> float:
-        """Seconds of the fits of a rank, by the model of costs."""
+        """Estimate the time of the fits of a rank by the cost model, seconds."""
         job = replace(self._shared, rank=rank)
         return len(self._pseudo_counts) * len(self._splits) * self._estimate_fit(job)
 
     @property
     def ranks(self) -> list[int]:
-        """Ranks that are fitted, in order."""
+        """Return the fitted ranks in order."""
         return sorted({rank for rank, _ in self._fits})
 
     @property
     def left_out(self) -> str:
-        """What was not tried, and why; "" is nothing."""
+        """Return what was not tried, and why; "" if nothing was left out."""
         doubling = "" if self.has_settled else self._left_out
         return "; ".join(filter(None, (doubling, self._not_filled_in)))
 
     @property
     def has_settled(self) -> bool:
-        """Whether the last doublings have gained nothing over the best before them."""
+        """Return whether the last doublings have not improved on the best before them."""
         best, stale = 0, 0
         for rank in self.ranks:
             if not best or self._gains(rank, best):
@@ -442,16 +445,16 @@ class SampleSearch:
         return stale >= PATIENCE
 
     def _gains(self, rank: int, best: int) -> bool:
-        """Whether a rank is better than the best so far by more than its standard error, for a target half of that."""
+        """Return whether a rank improves by more than its standard error, or half of it for a target."""
         gain, error = self._compare(self.find_best_fit(rank), self.find_best_fit(best))
         return gain > (1.0 if self._for_target is None else TOLERATED) * error
 
     def find_best_fit(self, rank: int) -> tuple[int, float]:
-        """The fit of a rank under the best pseudo-count, the first of them."""
+        """Return the fit of a rank with the best pseudo-count; ties go to the first."""
         return max((point for point in self._fits if point[0] == rank), key=self._score)
 
     def list_parameters(self, point: tuple[int, float]) -> list[Parameters]:
-        """Fits of a rank under a pseudo-count, one for each split."""
+        """Return the fits of a rank with a pseudo-count, one per split."""
         return [fit.parameters for fit in self._fits[point]]
 
     def _score(self, point: tuple[int, float]) -> float:
@@ -461,5 +464,5 @@ class SampleSearch:
         return compare_samples(self.list_scores(better), self.list_scores(worse))
 
     def list_scores(self, point: tuple[int, float]) -> FloatArray:
-        """Log-likelihoods of the held-out samples of all splits, nats."""
+        """Return the log-likelihoods of the held-out samples of all splits, nats."""
         return np.concatenate([fit.scores for fit in self._fits[point]])

@@ -1,4 +1,4 @@
-"""The number of latent states that was chosen, and why; progress of a choice that is under way."""
+"""The chosen number of latent states with its reason, and progress of the choice."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RankChoice(Summarised):
-    """How many latent states, and why.
+    """The chosen number of latent states, with all candidates and the reason.
 
     Parameters
     ----------
     rank, pseudo_count
         The choice.
     ranks
-        All ranks that were compared, in order. By pairs all are under one pseudo-count: the chosen one, unless it is
-        so little better than the first that it cannot change their order.
+        All compared ranks, in order. By pairs, all have the same pseudo-count: the chosen one, unless it is so little
+        better than the first that it cannot change the order of ranks.
     pseudo_counts
-        By pairs, the pseudo-counts that were compared, at the rank that the first had led to; None where there was
-        nothing to compare, or ranks were compared under each of them.
+        By pairs, the compared pseudo-counts at the rank selected with the first; None if there was nothing to compare,
+        or ranks were compared with each of them.
     notes
-        What a careful user should know.
+        One sentence for each point to be aware of.
     """
 
     rank: int
@@ -40,7 +40,7 @@ class RankChoice(Summarised):
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """The choice, how many ranks it is from, and the notes."""
+        """Return the choice, the number of ranks compared, and the notes."""
         notes = "".join(f"; {note}" for note in self.notes)
         return (
             f"RankChoice(rank {self.rank}, pseudo-count {self.pseudo_count:g}, of {len(self.curve)} ranks that were "
@@ -48,7 +48,7 @@ class RankChoice(Summarised):
         )
 
     def summary(self) -> Summary:
-        """The choice, why, and all scores: text in a terminal, HTML in a notebook."""
+        """Return a summary of the choice, its reason and all scores: text in a terminal, HTML in a notebook."""
         from pmflib.display.summary import decimal, format_count, tabulate_comparison
 
         facts = [
@@ -64,40 +64,40 @@ class RankChoice(Summarised):
 
     @property
     def best(self) -> int:
-        """Rank of the best score; the choice is the least that cannot be distinguished from it."""
+        """Return the rank with the best score; the choice is the smallest within one standard error of it."""
         return int(self.ranks.best.settings["rank"])
 
     @property
     def curve(self) -> tuple[ScoredCandidate, ...]:
-        """All ranks that were compared, in order, with their scores."""
+        """Return all compared ranks, in order, with their scores."""
         return self.ranks.points
 
     @property
     def reason(self) -> str:
-        """A sentence on the choice of the rank."""
+        """Return a sentence that explains the choice."""
         return self.ranks.reason
 
     def plot(self, **options: Any) -> Axes:
-        """Draw the ranks that were compared: see `pmflib.fitting.figures.plot_ranks`."""
+        """Plot the compared ranks; see `pmflib.fitting.figures.plot_ranks`."""
         from pmflib.fitting.figures import plot_ranks
 
         return plot_ranks(self.ranks, **options)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """All that was compared."""
+        """Return all comparisons."""
         return (self.ranks,) if self.pseudo_counts is None else (self.ranks, self.pseudo_counts)
 
 
 def describe_decision(choice: RankChoice, *, by_samples: bool) -> str:
-    """Say whether the rank that was chosen is fine.
+    """Describe whether the chosen rank is adequate.
 
     Parameters
     ----------
     choice
-        What was chosen.
+        The choice.
     by_samples
-        Whether held-out samples chose it, and not pairs.
+        Whether it was made on held-out samples rather than pairs.
     """
     rank = choice.rank
     if not by_samples:
@@ -118,28 +118,28 @@ def describe_decision(choice: RankChoice, *, by_samples: bool) -> str:
 
 
 RankCriterion = Literal["pairs", "samples"]
-"""What ranks are evaluated by."""
+"""Criterion by which ranks are evaluated."""
 
 REPORT_SECONDS = 2.0
-"""Seconds between two reports at most, however long a fit takes."""
+"""Minimum interval between two reports, seconds."""
 
 
 @dataclass(frozen=True)
 class RankProgress:
-    """How far a choice is.
+    """Progress of a choice.
 
     Parameters
     ----------
     criterion
-        What ranks are evaluated by at the moment.
+        Current criterion.
     doing
-        The fits under way, such as "rank 6, pseudo-count 1".
+        Current fits, such as "rank 6, pseudo-count 1".
     ranks
-        Ranks compared so far, and those under way, in order.
+        Ranks compared so far, including the current ones, in order.
     done, total
-        Fits that are done, and those that are known to be needed: the choice may turn out to need more.
+        Number of finished fits, and of those known to be needed; more may be needed later.
     seconds_left
-        Estimate for the fits that are known to be needed, by the clock; None while nothing is known.
+        Estimated time of the fits known to be needed, seconds; None until an estimate is possible.
     """
 
     criterion: RankCriterion
@@ -159,21 +159,21 @@ class RankProgress:
 
 
 OnRankProgress = Callable[[RankProgress], None]
-"""Called when a fit is done, and at least every ``REPORT_SECONDS`` meanwhile, then from another thread."""
+"""Called after each fit, and from another thread at least every ``REPORT_SECONDS``."""
 
 
 def report_ranks(report: Report, progress: RankProgress) -> None:
-    """Report a choice of the rank; while fits may follow, their number is not that of all."""
+    """Report the progress of a choice; the total is omitted while more fits may be needed."""
     report(progress.done, progress.total + 1, str(progress))
 
 
 class ProgressReporter:
-    """Keeps count of fits and reports to a listener.
+    """Counts fits and reports to a listener.
 
     Parameters
     ----------
     listener
-        Called with each `RankProgress`; None is nobody.
+        Called with each `RankProgress`; None for no listener.
     """
 
     def __init__(self, listener: OnRankProgress | None) -> None:
@@ -188,9 +188,9 @@ class ProgressReporter:
     def plan(
         self, criterion: RankCriterion, doing: str, ranks: Sequence[int], costs: Sequence[float]
     ) -> None:
-        """Announce fits, with their seconds by the model of costs, and report."""
+        """Announce fits with their costs in seconds, and report."""
         if criterion != self._criterion:
-            # another kind of fit: how long the former ones took says nothing
+            # a different kind of fit: earlier times are not informative
             self._cost_done, self._started = 0.0, time.monotonic()
         self._criterion, self._doing, self._ranks = criterion, doing, tuple(ranks)
         self._total += len(costs)
@@ -198,7 +198,7 @@ class ProgressReporter:
         self.report()
 
     def count(self, n_done: int) -> None:
-        """Note that so many of the fits that were announced last are done, and report."""
+        """Count finished fits among those announced last, and report."""
         total = self._total - len(self._costs)
         self._cost_done += sum(self._costs[self._done - total : n_done])
         self._done = total + n_done
@@ -206,7 +206,7 @@ class ProgressReporter:
 
     @property
     def heartbeat(self) -> Callable[[], None] | None:
-        """What to call while fits are under way."""
+        """Return a function to call regularly during fits, if there is a listener."""
         return None if self._listener is None else self.report
 
     def report(self) -> None:

@@ -1,7 +1,7 @@
-"""Fits that a choice of the rank is made of: on workers or here, within a budget of processor time.
+"""Fits for a choice of the rank, on workers or in this process, within a budget of processor time.
 
-What is compared follows from the sizes of the data and of the fits, and from constants measured once, and never from a
-clock: the same data give the same choice on a fast machine, a slow one and a busy one.
+What is compared depends on the sizes of the data and of the fits and on constants measured once, but never on a clock:
+equal data give equal choices on fast, slow and busy machines.
 """
 
 from __future__ import annotations
@@ -25,55 +25,57 @@ from pmflib.fitting.ranks.choice import (
 from pmflib.store.checkpoints import load_arrays, save_arrays
 
 DEFAULT_BUDGET = 600.0
-"""Seconds of processor time that a choice may take: ten minutes."""
+"""Processor time for a choice, seconds: ten minutes."""
 
 UPDATE_SECONDS = (4e-9, 1.5e-10)
-"""Seconds of an update of the composite likelihood per n_levels^2, and per n_levels^2 and state. Measured on one core
-of a server of 2023, and doubled: memory that other work shares is slower."""
+"""Time of an update of the composite likelihood in seconds, per n_levels^2, and per n_levels^2 and state. Measured on
+one core of a 2023 server and doubled, because memory bandwidth is shared with other work.
+"""
 
 PASS_SECONDS = (1e-3, 4e-10, 2e-8)
-"""Seconds of a pass of EM and of its evaluation: of any, per observed cell and state, and per level and state; as
-above."""
+"""Time of an EM pass with its evaluation in seconds: constant, per observed cell and state, and per level and state;
+measured as above.
+"""
 
 USUAL_UPDATES = 80
-"""Updates of a fit of pairs until it has converged, mostly."""
+"""Typical number of updates until a fit of pairs converges."""
 USUAL_PASSES = 40
-"""Passes until held-out samples stop a fit, mostly."""
+"""Typical number of passes until held-out samples stop a fit."""
 SEARCH_UPDATES = 12_000
-"""Updates of a whole search by pairs, in wide tables."""
+"""Number of updates of a whole search by pairs in wide tables."""
 SEARCH_RANK = 0.1
-"""Rank that such a search comes to, as a share of the levels."""
+"""Rank reached by such a search, as a fraction of the number of levels."""
 
 
 def estimate_update(n_levels: int, rank: int) -> float:
-    """Seconds of an update of the composite likelihood, by the model of costs."""
+    """Estimate the time of an update of the composite likelihood by the cost model, seconds."""
     table, product = UPDATE_SECONDS
     return n_levels**2 * (table + product * rank)
 
 
 def estimate_pass(n_observed: int, n_levels: int, rank: int) -> float:
-    """Seconds of a pass of EM over training samples, evaluated on held-out ones, by the model of costs.
+    """Estimate the time of an EM pass, evaluated on held-out samples, by the cost model, seconds.
 
     Parameters
     ----------
     n_observed
-        Observed cells of the training samples.
+        Number of observed cells in the training samples.
     n_levels, rank
-        Size of the model; the summed rank where several are averaged.
+        Size of the model; the summed rank for an average.
     """
     any_pass, cells, levels = PASS_SECONDS
     return any_pass + rank * (cells * n_observed + levels * n_levels)
 
 
 def limit_levels(budget: float, most: int) -> int:
-    """Levels of a table that a search by pairs can afford: the most, or as many hundreds as its budget has room for.
+    """Return how many levels a search by pairs can afford: ``most``, or as many hundreds as fit the budget.
 
     Parameters
     ----------
     budget
-        Seconds of the search.
+        Time of the search, seconds.
     most
-        Limit of the levels.
+        Maximum number of levels.
     """
     n_levels = most
     while n_levels > 100:
@@ -85,12 +87,12 @@ def limit_levels(budget: float, most: int) -> int:
 
 
 class WorkBudget:
-    """Seconds of processor time, and what has been spent of them by the model of costs.
+    """Budget of processor time, and the part used according to the cost model.
 
     Parameters
     ----------
     limit
-        Seconds, above 0; infinite is no limit.
+        Seconds, above 0; infinity for no limit.
 
     Raises
     ------
@@ -106,43 +108,46 @@ class WorkBudget:
 
     @property
     def left(self) -> float:
-        """Seconds that are left; below 0 where fits took more than was expected of them."""
+        """Return the remaining seconds; negative if fits took longer than estimated."""
         return self.limit - self.spent
 
     def affords(self, cost: float) -> bool:
-        """Whether so many seconds are left."""
+        """Return whether the remaining time is sufficient for a cost."""
         return cost <= self.left
 
     def spend(self, cost: float) -> None:
-        """Take off what the work done has cost, by the model."""
+        """Subtract the cost of finished work, according to the cost model."""
         self.spent += cost
 
 
 KEPT_SECONDS = 0.02
-"""Seconds of a fit, by the model of costs, from which it is kept: a file takes a few milliseconds, and what is lost
-with a run that was killed stays far below ten seconds."""
+"""Estimated time of a fit in seconds from which it is saved: writing a file takes a few milliseconds, and a killed run
+loses far less than ten seconds.
+"""
 
 PARALLEL_SECONDS = 0.5
-"""Seconds of all fits of a step, by the model of costs, from which they go to workers: below, messages cost more."""
+"""Estimated total time of the fits of a step in seconds from which they are sent to workers; below, messages cost
+more.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class RankFit:
-    """A fit of the training part, and its scores on what was held out.
+    """A fit of the training part, with its scores on the held-out part.
 
     Parameters
     ----------
     parameters
         Prior (rank,) and factors (n_levels, rank).
     loss
-        That of `fit_composite` for pairs, comparable under one pseudo-count; for samples the negated best held-out
-        log-likelihood, nats per sample.
+        For pairs, the loss of `fit_composite`, comparable for equal pseudo-counts; for samples, the negated best
+        held-out log-likelihood, nats per sample.
     scores
-        float64, held-out log-likelihoods, nats: of pairs the sums of each part, of samples that of each.
+        float64, held-out log-likelihoods, nats: for pairs the total of each part, for samples that of each sample.
     n_steps
-        Updates, or passes, that it took: what it has cost, by the model.
+        Number of updates or passes, which gives its cost in the cost model.
     pseudo_count
-        Mean pseudo-count per level and state that the fit has chosen itself; NaN where it was given one.
+        Mean pseudo-count per level and state if chosen by the fit itself; NaN if given.
     """
 
     parameters: Parameters
@@ -153,25 +158,24 @@ class RankFit:
 
 
 Fit = Callable[[Any], RankFit]
-"""A fit: called with one item, which can be pickled."""
+"""A fitting function: called with one item, which can be pickled."""
 
 
 class RunOptions(TypedDict, total=False):
-    """Where the fits of a choice are made, how much they may cost, where they are kept, and who is told.
+    """Where the fits of a choice run, their budget, their checkpoint folder, and progress reports.
 
     Parameters
     ----------
     client
-        Dask client for the fits of a step, which do not depend on each other; None does them one after another in this
-        thread, to the same bits.
+        Dask client for the independent fits of a step; None runs them sequentially in this thread, with equal bits.
     budget
-        Seconds of processor time that fits may take, by a model of what they cost, and not by a clock: what is compared
-        does not depend on the machine. What is left out for it is among the notes.
+        Processor time for fits in seconds, according to a cost model rather than a clock, so that the comparisons do
+        not depend on the machine. Notes mention what was left out.
     checkpoint
-        Folder for the fits: the same call continues from those that it finds there, to the same bits. None keeps none.
+        Folder for finished fits: the same call resumes from them with equal bits. None saves none.
     on_progress
-        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread; None
-        reports to `pmflib.progress`.
+        Called with a `RankProgress` after every fit, and every two seconds from another thread; None reports to
+        `pmflib.progress`.
     """
 
     client: Any
@@ -181,14 +185,14 @@ class RunOptions(TypedDict, total=False):
 
 
 class FitRuns:
-    """Runs the fits of a choice, which do not depend on each other within a step.
+    """Runner for the fits of a choice, which are independent within a step.
 
     Parameters
     ----------
     choice
-        Digest of the choice: fits of another one are not gone on from.
+        Digest of the choice; saved fits of another choice are not used.
     **run
-        As `RunOptions`.
+        Fields of `RunOptions`.
 
     Raises
     ------
@@ -215,17 +219,17 @@ class FitRuns:
         doing: str,
         ranks: Sequence[int],
     ) -> list[RankFit]:
-        """Do the fits of a step.
+        """Run the fits of a step.
 
         Parameters
         ----------
         fit
-            Called with a pair of data and a job.
+            Called with a pair of data and job.
         data
-            What each job fits, kept on the workers from step to step as long as it is the same object; of one item all
-            jobs take that.
+            Data of each job, kept on the workers between steps if it is the same object; a single item is used by all
+            jobs.
         jobs, names, costs
-            Settings of each fit; a name that no other fit of this choice has; seconds by the model of costs.
+            Settings of each fit; a name that is unique within this choice; estimated time in seconds.
         criterion, doing, ranks
             As in `RankProgress`.
 
@@ -258,19 +262,19 @@ class FitRuns:
         from pmflib.cluster.item_maps import send_items
 
         if id(data) not in self._sent:
-            # the data are kept with their futures: another object cannot take their place
+            # data are kept with their futures, so that another object cannot take their identity
             self._sent[id(data)] = data, send_items(self._client, data)
         return self._sent[id(data)][1]
 
 
 def fit_once(work: tuple[Fit, tuple[Any, Any], Path | None, str]) -> RankFit:
-    """Do a fit and keep it, or read the one that was kept.
+    """Run a fit and save it, or load a saved one.
 
     Parameters
     ----------
     work
-        The fit; its data and job; the file of the kept one, or None; the digest of the choice. One argument, for maps
-        on Dask.
+        The fit; its data and job; the file of a saved fit, or None; the digest of the choice. A single argument, for
+        maps on Dask.
     """
     fit, item, path, choice = work
     if path is None:

@@ -1,4 +1,4 @@
-"""One rank, some folds held out: the fit of the other folds' counts, and its score on theirs."""
+"""Fit of one rank to counts without some folds, and its score on these folds."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from pmflib.solvers.pairs.symnmf import impute_pairs, read_parameters
 
 @dataclass(frozen=True)
 class RankFitSettings:
-    """Limits of the fits that ranks are evaluated by: ranks need to be put in order, not fitted to the last digit.
+    """Limits of the fits for evaluating ranks, which need only be accurate enough to order ranks.
 
-    All are this library's own choices, tried on planted ranks (``benchmarks/rank.py``).
+    All are choices of this library, tested on simulated models (``benchmarks/rank.py``).
 
     Parameters
     ----------
     tried_iterations
-        Updates that each start gets before the best of them goes on alone.
+        Number of updates of each start before only the best continues.
     iterations
-        Limit of the updates of that one.
+        Maximum number of updates of the best start.
     tol
-        Relative fall of the loss below which it has converged.
+        Relative decrease of the loss below which it has converged.
     root_steps, rotation_tol
-        Limits of the start by symmetric NMF, which need not settle to be a good one: steps toward the best root, and
-        the relative change that its rotation stops at.
+        Limits of the start by symmetric NMF, which need not converge to be useful: steps toward the best root, and
+        relative change at which its rotation stops.
     opened_share
-        Share of perturbed marginals that is mixed into that start, so that states that came out equal part again.
+        Weight of perturbed marginals mixed into that start, to separate identical states.
     """
 
     tried_iterations: int = 6
@@ -51,7 +51,7 @@ SETTINGS = RankFitSettings()
 
 @dataclass(frozen=True, eq=False)
 class RankFold:
-    """Counts to fit, and counts of other samples to evaluate the fit on.
+    """Counts to fit, and counts of other samples for evaluation.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ class RankFold:
     singles
         float64 of shape (n_levels,), PMF of each variable in the training folds, positive.
     held_out
-        int64 of shape (n_parts, n_levels, n_levels), upper triangles without their diagonal blocks:
-        each held-out fold that has a pair.
+        int64 of shape (n_parts, n_levels, n_levels), upper triangles without diagonal blocks: each held-out fold with
+        pairs.
     guess
-        Number of directions in the training pairs that the held-out ones confirm.
+        Number of directions in the training pairs that held-out pairs confirm.
     """
 
     marginals: Marginals
@@ -73,7 +73,7 @@ class RankFold:
 
     @classmethod
     def of_round(cls, split: TrainingRound) -> RankFold:
-        """Take what a round of folds has to fit and to hold out."""
+        """Make a fold from a round of training and held-out counts."""
         rest = split.training
         return cls(
             Marginals.from_counts(rest), estimate_singles(rest), split.held_out, _guess_rank(split)
@@ -81,12 +81,12 @@ class RankFold:
 
     @property
     def n_pairs(self) -> IntArray:
-        """Pairs of each held-out part: int64 of shape (n_parts,)."""
+        """Return the number of pairs in each held-out part: int64 of shape (n_parts,)."""
         return np.asarray(self.held_out.sum(axis=(1, 2)))
 
 
 def _guess_rank(split: TrainingRound) -> int:
-    """Count the directions that held-out pairs confirm across two splits of the variables, and take the larger."""
+    """Count the directions that held-out pairs confirm, for two splits of the variables; return the maximum."""
     offsets = split.training.schema.offsets
     training, held_out = split.training.tables.sum(axis=0), split.held_out.sum(axis=0)
     variables = np.arange(offsets.size - 1)
@@ -97,17 +97,16 @@ def _guess_rank(split: TrainingRound) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RankJob:
-    """Work of `fit_rank` on a fold.
+    """Arguments of `fit_rank` for a fold.
 
     Parameters
     ----------
     rank
-        Latent states, at least 1.
+        Number of latent states, at least 1.
     pseudo_count
         Mean pseudo-count per level and state, at least 0.
     near
-        Fits of the same training folds at this rank and near it: states are added or merged until
-        they have this rank.
+        Fits of the same training folds at this and neighbouring ranks: states are added or merged to reach this rank.
     seed
         Seed of the random starts.
     """
@@ -119,17 +118,17 @@ class RankJob:
 
 
 def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
-    """Fit the training folds at a rank from several starts, and score the fit of the least loss.
+    """Fit the training folds at a rank from several starts, and score the fit with the smallest loss.
 
     Parameters
     ----------
     work
-        What to fit and to evaluate the fit on, and how: one argument, for maps on Dask.
+        Data, and settings of the fit: a single argument, for maps on Dask.
 
     Returns
     -------
-    The fit. Starts are those near it and, where none has the rank itself, symmetric NMF, or perturbed
-    marginals where that cannot have the rank.
+    The fit. Starts are the given fits and, if none has the requested rank, symmetric NMF, or perturbed marginals if
+    symmetric NMF does not support the rank.
     """
     fold, job = work
     rank = job.rank
@@ -140,14 +139,14 @@ def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
     best = min(tried, key=lambda each: each.loss_history[-1])
     found = _raise(fold, (best.prior, best.factors), job.pseudo_count, SETTINGS.iterations)
     parameters = found.prior, found.factors
-    # an iteration is three updates, and each fit begins with one
+    # an iteration has three updates, and each fit begins with one
     n_steps = sum(3 * each.n_iter + 1 for each in (*tried, found))
     scores = score_pairs(fold.held_out, parameters)
     return RankFit(parameters, found.loss_history[-1], scores, n_steps)
 
 
 def _start_from_symnmf(fold: RankFold, rank: int, seed: int) -> Parameters:
-    """Symmetric NMF, opened by perturbed marginals; these alone where it cannot have the rank."""
+    """Start from symmetric NMF mixed with perturbed marginals, or from these alone if the rank is not supported."""
     rng = np.random.default_rng([seed, rank])
     marginals, offsets = fold.marginals, fold.marginals.offsets
     uniform, perturbed = start_random(fold.singles, offsets, rank=rank, rng=rng)
@@ -165,7 +164,7 @@ def _start_from_symnmf(fold: RankFold, rank: int, seed: int) -> Parameters:
 
 
 def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
-    """Add or merge states until there are as many as requested."""
+    """Add or merge states to reach the requested rank."""
     marginals = fold.marginals
     while parameters[0].size > rank:
         parameters = merge_states(parameters)

@@ -1,12 +1,12 @@
-"""Latent classes, states with forests or continuous traits, and how many: one comparison of all, the least first.
+"""Choice between latent classes, states with forests, and continuous traits, and of their number.
 
-Variables that are columns of one fact depend on each other in any state. Latent classes need states for that, hundreds
-in some tables, where a few states with forests say more in less time; where nothing depends within states, forests are
-parameters without use. So few states of either kind are fitted first, and of all candidates that held-out samples
-cannot distinguish from the best the one of the fewest free parameters is taken. Where the pairs of the best classes
-leave nothing but noise, only forests of fewer parameters than those are tried; and classes are doubled beyond few
-states only where forests have not made that needless. People who differ by degree, and not in kind, need a class for
-every degree: one to three traits are tried as well, as long as another one gains.
+Variables derived from a common fact are dependent in every state. Latent classes then need many states, hundreds in
+some tables, where a few states with forests give a better fit in less time; without dependence within states, forests
+are superfluous parameters. Therefore small numbers of states of either kind are fitted first. Among candidates within
+one standard error of the best on held-out samples, the one with the fewest free parameters is chosen. If the pairs
+under the best classes show only noise, only forests with fewer parameters are tried, and classes are doubled beyond
+small numbers only if forests have not made this unnecessary. People who differ by degree rather than in kind would need
+a class for every degree, so one to three traits are tried as well, as long as each further one improves the fit.
 """
 
 from __future__ import annotations
@@ -41,25 +41,29 @@ Kind: TypeAlias = Literal["classes", "forests", "traits"]
 """Independence within states, forests within states, or independence given continuous traits."""
 
 FEW = 16
-"""Latent classes up to which they are doubled before forests are tried."""
+"""Number of latent classes up to which they are doubled before forests are tried."""
 MAX_FORESTS = 64
-"""States with forests that are tried at most."""
+"""Maximum number of states with forests."""
 SPLITS_TO_TELL = 2
-"""Splits after which more states with forests are given up where they are behind by a standard error."""
+"""Number of splits after which a larger number of states with forests is abandoned if it is worse by a standard
+error.
+"""
 FOREST_RESOLUTION = 6
-"""States with forests are compared to one part in so many, and to one at least."""
+"""States with forests are compared to a relative precision of 1 / ``FOREST_RESOLUTION``, and at least to 1."""
 PSEUDO_COUNT = 1.0
-"""Pseudo-count of all fits with forests that are compared: the best shrinkage is chosen once the rank is."""
+"""Pseudo-count of all compared fits with forests; the best shrinkage is chosen once the rank is known."""
 HOPELESS = 3.0
-"""Standard errors below the best classes at which forests of nearly as many states leave none of fewer to be tried, and
-traits, with what further ones may gain, leave none of more."""
+"""Number of standard errors below the best classes at which forests with nearly as many states rule out forests with
+fewer, and traits rule out further traits.
+"""
 MAX_UPDATE_WORK = 20_000_000
-"""Products that a Newton step of all variables takes, in all splits, up to which so many traits are tried: levels
-without values have a slope each in every trait."""
+"""Maximum number of multiplications in a Newton step of all variables, over all splits, for a number of traits to be
+tried; levels without values have one slope per trait.
+"""
 MAX_TRAIT_WORK = 600_000_000
-"""Observed cells times points of a grid, of all splits, up to which so many traits are tried: some seconds."""
+"""Maximum observed cells times grid points, over all splits, for a number of traits to be tried: a few seconds."""
 TRAIT_PASSES, TRAIT_TOL = 100, 1e-6
-"""Passes of the fits of traits that are compared, at most, and the share of the objective that ends them."""
+"""Maximum number of passes, and relative tolerance, of the compared fits of traits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +73,11 @@ class Candidate:
     Parameters
     ----------
     kind, rank
-        What it is; the rank of traits is their number.
+        Kind and rank; for traits, the rank is their number.
     n_parameters
         Free parameters.
     scores
-        float64, log-likelihood of each held-out sample, of all splits, nats.
+        float64, log-likelihood of each held-out sample over all splits, nats.
     """
 
     kind: Kind
@@ -83,14 +87,14 @@ class Candidate:
 
     @property
     def settings(self) -> dict[str, int | float | str]:
-        """What distinguishes it."""
+        """Return the settings that distinguish the candidate."""
         return {"kind": self.kind, "rank": self.rank, "parameters": self.n_parameters}
 
     @property
     def order(self) -> tuple[int, str]:
-        """What candidates are put in order by: free parameters; traits come after one class more than there are traits.
+        """Return the sort key: free parameters; traits come after models with one class more than there are traits.
 
-        These have the parameters of the traits, nearly, and say as much where people differ in kind.
+        Such models have nearly the same number of parameters and fit as well if people differ in kind.
         """
         more = self.rank * (self.rank + 1) // 2 if self.kind == "traits" else 0
         return self.n_parameters + more, self.kind
@@ -98,18 +102,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class KindChoice:
-    """Classes, forests or traits, and how many.
+    """Choice between classes, forests and traits, and of their number.
 
     Parameters
     ----------
     kind, rank
         The choice.
     ranks
-        All that was compared, by rising number of free parameters.
+        All candidates, by increasing number of free parameters.
     is_final
-        Whether the number of states is settled; else, of classes, another search has to.
+        Whether the number of states is final; otherwise, for classes, another search must choose it.
     left_out
-        What was not tried, and why; "" is nothing.
+        What was not tried, and why; "" if nothing was left out.
     """
 
     kind: Kind
@@ -120,12 +124,12 @@ class KindChoice:
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """All that was compared."""
+        """Return all comparisons."""
         return (self.ranks,)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Sentences that say why."""
+        """Return sentences that explain the choice."""
         kinds = {str(point.settings["kind"]): None for point in self.ranks.points}
         *others, last = sorted(kinds)
         named = f"{', '.join(others)} and {last}" if others else last
@@ -142,30 +146,31 @@ def choose_kind(
     seed: int = 0,
     **run: Unpack[RunOptions],
 ) -> KindChoice | None:
-    """Compare latent classes, forests and traits, and choose the least that is as good as the best.
+    """Compare latent classes, forests and traits, and choose the simplest candidate that is as good as the best.
 
     Parameters
     ----------
     splits
-        The same samples split into training and held-out ones, once or in several ways. With a target, classes are
-        fitted as the model will be, of the number of states that is best with forests alone, and the search for more
-        is left to others.
+        The same samples split into training and held-out parts, once or in several ways. With a target, classes are
+        fitted to the target, with the number of states that is best for forests, and larger numbers are left to another
+        search.
     is_forced
-        Whether forests are taken whatever the samples say.
+        Whether forests are used regardless of the samples.
     with_traits
-        Whether traits are tried, too, where there is no target, and models are not averaged.
+        Whether traits are tried as well, if there is no target and models are not averaged.
     members
-        Models that will be averaged: single ones are compared, and how many classes to average is left to others.
+        Number of models to be averaged. Single models are compared, and the number of classes for averages is left to
+        another search.
     seed
         Seed of the starts.
     **run
-        As for `pmflib.fitting.ranks.by_samples.select_rank_by_samples`; forests are fitted here, within sizes that
-        take seconds, and have no part in the budget.
+        As for `pmflib.fitting.ranks.by_samples.select_rank_by_samples`; forests are fitted in this process, up to sizes
+        that take seconds, outside the budget.
 
     Returns
     -------
-    The choice; None where there is nothing to choose: no samples, one variable, or tables that are too large to be
-    tried without being asked for.
+    The choice; None if there is nothing to choose: no samples, a single variable, or tables too large to be tried by
+    default.
     """
     if not splits:
         return None
@@ -185,7 +190,7 @@ def choose_kind(
         rank = max(forests.candidates, key=lambda each: float(each.scores.mean())).rank
         given = [fit_plain(splits[0], rank, seed)]
     traits, given_up = list[Candidate](), ""
-    # where one class leaves nothing but noise between the variables, forests were not tried either
+    # if one class leaves only noise between the variables, forests were not tried either
     is_noise = not forests.candidates and classes is not None and classes.find_least() == 1
     if with_traits and classes is not None and members == 1 and not is_noise:
         known = list_classes(classes, splits[0])
@@ -211,7 +216,7 @@ def choose_kind(
 
 
 def compare_kinds(candidates: Sequence[Candidate]) -> Comparison:
-    """Compare candidates, in the order of their free parameters, and choose the first that is as good as the best."""
+    """Compare candidates in the order of their free parameters, and choose the first that is as good as the best."""
 
     def subtract(first: int, second: int) -> tuple[float, float]:
         return compare_samples(candidates[first].scores, candidates[second].scores)
@@ -226,7 +231,7 @@ def compare_kinds(candidates: Sequence[Candidate]) -> Comparison:
 
 
 def list_classes(classes: SampleSearch, samples: RankSamples) -> list[Candidate]:
-    """Candidates of a search for latent classes, each rank with its best pseudo-count."""
+    """Return the candidates of a search over latent classes, each rank with its best pseudo-count."""
     return [
         Candidate(
             "classes",
@@ -239,7 +244,7 @@ def list_classes(classes: SampleSearch, samples: RankSamples) -> list[Candidate]
 
 
 def fit_plain(samples: RankSamples, rank: int, seed: int) -> Candidate:
-    """Latent classes of a rank, fitted as for a target."""
+    """Fit latent classes of a given rank to the target."""
     options = Options.make("random", PSEUDO_COUNT, 1, rank)
     passes = Passes(*LIMITS, False, None, None)
     fit = EMFit(samples.schema, rank, options, seed, passes, samples.target)
@@ -250,19 +255,19 @@ def fit_plain(samples: RankSamples, rank: int, seed: int) -> Candidate:
 
 
 def _count_classes(samples: RankSamples, rank: int) -> int:
-    """Free parameters of latent classes."""
+    """Return the number of free parameters of latent classes."""
     return rank * (samples.schema.n_levels - samples.schema.n_variables) + rank - 1
 
 
 def _limit_forests(forests: _ForestFits, classes: SampleSearch) -> int:
-    """States up to which forests may be as good as the best classes, of which they have fewer parameters."""
+    """Return the number of states up to which forests have fewer parameters than the best classes."""
     least = classes.find_least()
     point = classes.find_best_fit(least)
     samples = forests.splits[0]
     model = JointPMF(*classes.list_parameters(point)[0], samples.schema, {})
     if samples.counts is None or find_residuals(model, samples.counts).list_large():
         return MAX_FORESTS
-    # of as many states as the classes have, forests have more parameters, and there is nothing left for them to say
+    # with as many states as classes, forests have more parameters, and there is nothing left for them to explain
     most = 1 << (least - 1).bit_length() >> 1
     if most > 1:
         mine = forests.score(most, 0)
@@ -273,7 +278,7 @@ def _limit_forests(forests: _ForestFits, classes: SampleSearch) -> int:
 
 
 def _goes_on(classes: SampleSearch, chosen: Candidate, samples: RankSamples) -> bool:
-    """Double the number of classes further, where that was not settled and may be worth it; whether it was done."""
+    """Continue doubling the number of classes if that may help; returns whether it was done."""
     if classes.has_settled or classes.left_out:
         return False
     most = MAX_RANK
@@ -296,22 +301,23 @@ def fit_traits_of_splits(
     alone: FloatArray,
     best: FloatArray,
 ) -> tuple[list[Candidate], str]:
-    """Fit one trait, two and three, as long as another one makes held-out samples likelier by more than chance.
+    """Fit one, two and three traits, as long as each further one improves the held-out likelihood beyond chance.
 
-    Where people differ in kind, traits are far behind, and their fits are dear: what the first split shows is enough
-    where traits that gain as much as the last one would not bring them near to the best.
+    If people differ in kind, traits are far worse, and their fits are expensive: they are abandoned after the first
+    split if further traits with the same gain would not come close to the best.
 
     Parameters
     ----------
     splits, seed, on_progress
-        As for `choose_kind`.
+        float64, log-likelihood of each held-out sample over all splits, under independence and under the best candidate
+        so far.
     alone, best
         float64, log-likelihood of each held-out sample, of all splits, under variables alone, and under the best
         candidate so far.
 
     Returns
     -------
-    Candidates, none of fewer than three variables, or of many levels; and a sentence on what was given up, or "".
+    Candidates, none for fewer than three variables or many levels; and a sentence on abandoned fits, or "".
     """
     schema, found, given_up = splits[0].schema, list[Candidate](), ""
     n_cells = sum(each.n_observed for each in splits)
@@ -346,7 +352,7 @@ def fit_traits_of_splits(
 
 
 def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArray:
-    """Log-likelihood of what a split holds out under traits fitted to the rest of it, nats."""
+    """Return the log-likelihood of the held-out part of a split under traits fitted to the rest, nats."""
     schema = samples.schema
     fitted, _ = fit_items(
         BlocksInMemory.cut(samples.block, schema.offsets, len(design.grid[0])),
@@ -361,7 +367,7 @@ def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArr
 
 
 class _ForestFits:
-    """Fits of states with forests, to each of several splits.
+    """Fits of states with forests to several splits.
 
     Parameters
     ----------
@@ -381,7 +387,7 @@ class _ForestFits:
 
     @cached_property
     def _samples(self) -> list[tuple[BlocksInMemory, list[BlocksInMemory]]]:
-        """Training samples of each split, and the halves of what it holds out."""
+        """Return the training samples of each split, and two halves of its held-out samples."""
         offsets = self.splits[0].schema.offsets
         return [
             (
@@ -396,7 +402,7 @@ class _ForestFits:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """Ranks that are fitted to all splits, in order."""
+        """Return the ranks fitted to all splits, in order."""
         n_splits = len(self.splits)
         complete = sorted({rank for rank, split in self._found if split == n_splits - 1})
         return [
@@ -410,7 +416,7 @@ class _ForestFits:
         ]
 
     def double(self, most: int) -> None:
-        """Double the rank from one on as long as it gains, up to a limit: the next is twice as dear."""
+        """Double the rank as long as it gains, up to a limit; each rank is twice as expensive as the last."""
         rank, offsets = 1, self.splits[0].schema.offsets
         while rank <= most and are_modest(offsets, rank):
             if not self._gains(rank, rank // 2):
@@ -418,7 +424,7 @@ class _ForestFits:
             rank *= 2
 
     def _gains(self, rank: int, less: int) -> bool:
-        """Whether a rank is better than one of fewer states, fitted to one split after the other; than none it is."""
+        """Return whether a rank is better than a smaller one, evaluated split by split."""
         scores: list[FloatArray] = []
         for split in range(len(self.splits)):
             scores.append(self.score(rank, split))
@@ -430,11 +436,11 @@ class _ForestFits:
         return not less or bool(mine.mean() > self._join(less, len(self.splits)).mean())
 
     def _join(self, rank: int, n_splits: int) -> FloatArray:
-        """Log-likelihoods of the held-out samples of the first splits, nats."""
+        """Return the log-likelihoods of the held-out samples of the first splits, nats."""
         return np.concatenate([self.score(rank, split) for split in range(n_splits)])
 
     def fill_in(self, rank: int) -> bool:
-        """Fit the rank half way from one to the next less; whether there is one that is worth it."""
+        """Fit the rank half-way to the next smaller one; returns whether there was one worth fitting."""
         below = max((each.rank for each in self.candidates if each.rank < rank), default=0)
         middle = (rank + below) // 2
         if middle in (0, rank, below) or rank - below <= max(1, rank // FOREST_RESOLUTION):
@@ -443,16 +449,16 @@ class _ForestFits:
         return True
 
     def score(self, rank: int, split: int) -> FloatArray:
-        """Log-likelihoods of the held-out samples of a split, nats."""
+        """Return the log-likelihoods of the held-out samples of a split, nats."""
         if (rank, split) not in self._found:
             self._found[rank, split] = self._fit_split(rank, split)
         return self._found[rank, split][0]
 
     def _fit_split(self, rank: int, split: int) -> tuple[FloatArray, int]:
-        """Scores of a rank on what a split holds out, and its number of free parameters.
+        """Return the scores of a rank on the held-out part of a split, and its number of free parameters.
 
-        One half chooses among starts and passes, and the other is scored, in turn: the best of many starts on the
-        samples that it is compared by would be better than forests of fewer states by chance alone.
+        One half chooses starts and passes and the other is scored, then vice versa: choosing the best of many starts on
+        the same samples would favour larger numbers of starts by chance.
         """
         if self._on_progress is not None:
             ranks = tuple(sorted({*(each for each, _ in self._found), rank}))
@@ -475,5 +481,5 @@ class _ForestFits:
 
 
 def _halve(samples: RankSamples) -> list[slice]:
-    """Every other held-out sample, and the rest; all of one alone."""
+    """Split into every other held-out sample and the rest; a single sample is used for both."""
     return [slice(0, None, 2), slice(1, None, 2)] if len(samples.held_out) > 1 else [slice(None)]

@@ -1,4 +1,4 @@
-"""The search over ranks: which to fit next, which to fit again, and when the choice is settled."""
+"""Search over ranks by pairs: which rank to fit next, which to refit, and when to stop."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from pmflib.fitting.ranks.folds import RankFold, RankJob, fit_rank
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Limits of the search. All are this library's own choices, tried on planted ranks (``benchmarks/rank.py``).
+    """Limits of the search. All are choices of this library, tested on simulated models (``benchmarks/rank.py``).
 
     Parameters
     ----------
     finest
-        Rank up to which every rank may be chosen; above, ranks grow by ``step``.
+        Rank up to which every rank is a candidate; above, ranks grow by a factor of ``step``.
     step
-        Ratio of neighbouring ranks above ``finest``: scores of nearer ranks hardly differ.
+        Ratio of neighbouring ranks above ``finest``; scores of closer ranks hardly differ.
     rounds
-        Limit of how often ranks close to the best are fitted again.
+        Maximum number of times that ranks close to the best are refitted.
     close
-        Standard errors below the best up to which a rank is fitted again: better fits may change the order.
+        Standard errors below the best within which a rank is refitted, because better fits may change the order.
     longest_step
-        Longest step of the search, in steps of the grid: eight steps of a tenth double the rank.
+        Longest step of the search, in steps of the grid; eight steps of ten percent double the rank.
     """
 
     finest: int = 30
@@ -46,7 +46,7 @@ SETTINGS = SearchSettings()
 
 
 def make_rank_grid(limit: int) -> list[int]:
-    """Ranks that a search may choose from: each one up to 30, then steps of a tenth.
+    """Return the candidate ranks of a search: every rank up to 30, then steps of ten percent.
 
     Parameters
     ----------
@@ -60,20 +60,20 @@ def make_rank_grid(limit: int) -> list[int]:
 
 
 class RankSearch:
-    """Fits of ranks on the same folds, under one pseudo-count.
+    """Fits of ranks to the same folds with one pseudo-count.
 
     Parameters
     ----------
     folds
-        Rounds of fitting and evaluating; two or more.
+        Rounds of fitting and evaluation, at least two.
     grid
-        Ranks to choose from, in order.
+        Candidate ranks, in order.
     pseudo_count
         Mean pseudo-count per level and state.
     seed
         Seed of the random starts.
     runs
-        Does the fits of a step. Fits that its budget cannot afford are left out, but for those of the first two ranks.
+        Runs the fits of a step. Fits beyond the budget are skipped, except those of the first two ranks.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class RankSearch:
         self._first = 0
 
     def start(self, guess: int) -> None:
-        """Fit the rank of the grid next to a guess, and the one above."""
+        """Fit the rank of the grid closest to an initial guess, and the one above."""
         self._first = min(bisect.bisect_left(self.grid, guess), len(self.grid) - 1)
         self.fit(self.grid[self._first : self._first + 2])
 
     def fit(self, ranks: Iterable[int]) -> None:
-        """Fit ranks one after another, all rounds at a time; those fitted before go on from there."""
+        """Fit ranks in turn, all rounds at a time; previously fitted ranks continue from their fits."""
         for rank in ranks:
             fitted = sorted(self.fits)
             index = bisect.bisect_left(fitted, rank)
@@ -119,11 +119,11 @@ class RankSearch:
             self._unsettled[rank] = max(0.0, float(gain))
 
     def settle(self) -> int:
-        """Fit the ranks that the choice depends on until it no longer changes, and return it."""
+        """Fit the ranks that the choice depends on until it no longer changes, and return the choice."""
         self._fill()
         for _ in range(SETTINGS.rounds):
             before = self.choose(), self.best
-            # from above: merged states are the better starts
+            # downwards, because merged states are the better starts
             close = [_rank_of(p) for p in reversed(self.compare().points) if _is_close(p)]
             if len(close) == 1:
                 break
@@ -138,15 +138,15 @@ class RankSearch:
 
     @property
     def best(self) -> int:
-        """Rank of the best score; the least of them."""
+        """Return the rank with the best score; ties go to the smallest."""
         return _rank_of(self.compare().best)
 
     def choose(self) -> int:
-        """The least rank that cannot be distinguished from the best."""
+        """Return the smallest rank within one standard error of the best."""
         return _rank_of(self.compare().chosen)
 
     def compare(self) -> Comparison:
-        """Compare all ranks fitted, in order."""
+        """Compare all fitted ranks, in order."""
         ranks = sorted(self.fits)
         sums = [self._sums(rank) for rank in ranks]
         return compare_candidates(
@@ -161,12 +161,12 @@ class RankSearch:
     def compare_pseudo_counts(
         self, rank: int, pseudo_counts: Sequence[float]
     ) -> tuple[Comparison, float]:
-        """Fit a rank under other pseudo-counts, and compare them with the one at hand.
+        """Fit a rank with other pseudo-counts, and compare them with the current one.
 
         Returns
         -------
-        The comparison, whose choice is the pseudo-count at hand unless another is better by more than its standard
-        error; and by how much the choice is better than the one at hand, nats per pair.
+        The comparison, which chooses the current pseudo-count unless another is better by more than a standard error;
+        and the gain of the choice over the current one, nats per pair.
         """
         sums, chosen, ahead = [self._sums(rank)], 0, 0.0
         starts = [(fit.parameters,) for fit in self.fits[rank]]
@@ -189,13 +189,13 @@ class RankSearch:
 
     @property
     def margin(self) -> float:
-        """Difference between the best rank and the closest other one, nats per pair."""
+        """Return the difference between the best rank and the closest other one, nats per pair."""
         compared = self.compare()
         others = [each.below_best for each in compared.points if each is not compared.best]
         return min(others, default=math.inf)
 
     def restart(self, pseudo_count: float) -> RankSearch:
-        """Search anew under another pseudo-count, from the fits around the choice."""
+        """Start a new search with another pseudo-count from the fits around the choice."""
         search = copy(self)
         search.pseudo_count = pseudo_count
         fitted = sorted(self.fits)
@@ -204,14 +204,14 @@ class RankSearch:
         search.fits = {rank: self.fits[rank] for rank in kept}
         search._unsettled = {}
         search.fit(kept)
-        # what another pseudo-count has changed does not show how settled a fit is
+        # changes due to another pseudo-count do not show how converged a fit is
         search._unsettled = dict.fromkeys(kept, 0.0)
         search._first = self.grid.index(self.best)
         return search
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on what the budget has left out."""
+        """Return sentences on what was left out because of the budget."""
         notes: tuple[str, ...] = ()
         if self._left_out:
             ranks = ", ".join(map(str, sorted(self._left_out)))
@@ -223,11 +223,11 @@ class RankSearch:
         return notes
 
     def _affords(self, ranks: Iterable[int]) -> bool:
-        """Whether the budget has room for fits of some ranks in all rounds."""
+        """Return whether the budget allows fits of some ranks in all rounds."""
         return self._runs.budget.affords(sum(map(self._estimate, ranks)) * len(self.folds))
 
     def _estimate(self, rank: int) -> float:
-        """Seconds that a fit will take, by the model of costs."""
+        """Estimate the time of a fit by the cost model, seconds."""
         return USUAL_UPDATES * estimate_update(self._n_levels, rank)
 
     @property
@@ -262,7 +262,7 @@ class RankSearch:
         return np.concatenate([fit.scores for fit in self.fits[rank]])
 
     def _fill(self) -> None:
-        """Fit ranks until those next to the best, and the one below the choice, are among them."""
+        """Fit ranks until the neighbours of the best, and the one below the choice, are included."""
         while (rank := self._find_gap()) is not None:
             if not self._affords([rank]):
                 self._left_out.add(rank)
@@ -270,7 +270,7 @@ class RankSearch:
             self.fit([rank])
 
     def _find_gap(self) -> int | None:
-        """Rank that has to be fitted before the choice can be made, if any."""
+        """Return a rank that must be fitted before the choice can be made, if any."""
         indices = [self.grid.index(rank) for rank in sorted(self.fits)]
         best, chosen = self.grid.index(self.best), self.grid.index(self.choose())
         if best == indices[-1] and best + 1 < len(self.grid) and self._still_rises():
@@ -294,7 +294,7 @@ class RankSearch:
         return None
 
     def _still_rises(self) -> bool:
-        """Whether the largest rank fitted does better than the next by more than the error."""
+        """Return whether the largest fitted rank is better than the next by more than the error."""
         fitted = sorted(self.fits)
         if len(fitted) < 2:
             return True
@@ -307,5 +307,5 @@ def _rank_of(point: ScoredCandidate) -> int:
 
 
 def _is_close(point: ScoredCandidate) -> bool:
-    """Whether better fits might change the order of a rank and the best."""
+    """Return whether better fits might change the order of a rank and the best."""
     return point.below_best <= SETTINGS.close * (point.error or 0.0) + point.unsettled

@@ -1,4 +1,4 @@
-"""One rank evaluated by held-out samples, or by a target of them: EM from starts of pairs, alone or averaged."""
+"""Evaluation of one rank on held-out samples, or on a target: EM from starts by pairs, single or averaged."""
 
 from __future__ import annotations
 
@@ -29,47 +29,48 @@ from pmflib.solvers.pairs.pair_matrix import start_random
 from pmflib.solvers.pairs.ranks import merge_states
 
 BLOCK_RANK = 64
-"""Rank that blocks of samples are cut for: the same blocks for all ranks."""
+"""Rank for which samples are divided into blocks, so that the blocks are the same for all ranks."""
 
 START_UPDATES = 150
-"""Updates of a start, at most: see `pmflib.fitting.auto_method.run_pairs`."""
+"""Maximum number of updates of a start; see `pmflib.fitting.auto_method.run_pairs`."""
 
 SAVED_SECONDS = 5.0
-"""Seconds of a fit, by the model of costs, from which the state after each of its passes is saved."""
+"""Estimated time of a fit in seconds from which its state is saved after each pass."""
 
 
 N_FOLDS = 5
-"""Folds that samples are assigned to where none are given to evaluate on; one is held out."""
+"""Number of folds if no held-out samples are given; one is held out."""
 
 LEAST_SAMPLES = 20
-"""Samples below which none are held out."""
+"""Number of samples below which none are held out."""
 
 MOST_SAMPLES = 20_000
-"""Training samples that ranks are compared on, spread over all of them."""
+"""Maximum number of training samples for comparing ranks, spread over all samples."""
 MOST_HELD_OUT = 5_000
-"""Held-out samples that ranks are evaluated on."""
+"""Maximum number of held-out samples for evaluating ranks."""
 
 CROSSED_CELLS = 200_000
-"""Cells, missing ones included, of samples that are few: one fold of them is too little to distinguish ranks, and all
-folds, each held out in its turn, take seconds."""
+"""Number of cells, including missing ones, up to which full cross-validation is used: a single fold would be too small
+to distinguish ranks, and all folds take only seconds.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class RankSamples:
-    """Samples that ranks are fitted to and evaluated on.
+    """Samples for fitting and evaluating ranks.
 
     Parameters
     ----------
     schema
         All variables.
     block, held_out
-        Training samples, and those to evaluate on.
+        Training samples, and held-out samples.
     counts
-        Co-occurrence counts that starts are made of; None makes random ones.
+        Co-occurrence counts for starts; None uses random starts.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     target
-        Position of the variable whose log-likelihood given the others models are evaluated by; None is that of all.
+        Position of the variable whose conditional log-likelihood is the criterion; None for the joint log-likelihood.
     """
 
     schema: Schema
@@ -80,27 +81,27 @@ class RankSamples:
     target: int | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """What is sent to workers: threads are not."""
+        """Return the state sent to workers, without threads."""
         hidden = ("training", "validation")
         return {name: value for name, value in self.__dict__.items() if name not in hidden}
 
     @cached_property
     def n_observed(self) -> int:
-        """Observed cells of the training samples."""
+        """Return the number of observed cells in the training samples."""
         return self.block.n_observed
 
     @cached_property
     def training(self) -> BlocksInMemory:
-        """Training samples for EM."""
+        """Return the training samples for EM."""
         return BlocksInMemory.cut(self.block, self.schema.offsets, BLOCK_RANK)
 
     @cached_property
     def validation(self) -> BlocksInMemory:
-        """Held-out samples for EM."""
+        """Return the held-out samples for EM."""
         return BlocksInMemory.cut(self.held_out, self.schema.offsets, BLOCK_RANK, self.target)
 
     def start(self, rank: int, seed: int, number: int) -> Parameters:
-        """Start of EM number so many."""
+        """Return the start with the given number."""
         rng = np.random.default_rng([seed, number])
         if self.counts is None:
             drawn = start_random(self.singles, self.schema.offsets, rank=rank, rng=rng)
@@ -110,9 +111,9 @@ class RankSamples:
         return open_for_em((model.prior, model.factors), self.singles)
 
     def score(self, model: JointPMF) -> FloatArray:
-        """Log-likelihood of each held-out sample, or of its target given the rest where that was observed, nats.
+        """Return the log-likelihood of each held-out sample, or of its observed target given the rest, nats.
 
-        Samples with weights have theirs times a weight, of mean 1: the mean is the weighted one.
+        For weighted samples it is multiplied by weights of mean 1, so that the mean is the weighted mean.
         """
         held_out = self.held_out
         if self.target is not None:
@@ -128,11 +129,11 @@ class RankSamples:
         return weighed
 
     def estimate_pass(self, job: SampleJob) -> float:
-        """Seconds of a pass of a fit, by the model of costs."""
+        """Estimate the time of a pass of a fit by the cost model, seconds."""
         return fit_runs.estimate_pass(self.n_observed, self.schema.n_levels, job.members * job.rank)
 
     def estimate_start(self, job: SampleJob) -> float:
-        """Seconds of the starts of a fit, by the model of costs."""
+        """Estimate the time of the starts of a fit by the cost model, seconds."""
         if self.counts is None:
             return 0.0
         update = fit_runs.estimate_update(self.counts.schema.n_levels, job.rank)
@@ -147,25 +148,25 @@ def split_samples(
     *,
     pools: bool = False,
 ) -> list[RankSamples]:
-    """Split samples into those that are fitted and those that are held out, in turns where they are few.
+    """Split samples into training and held-out parts, several times if there are few samples.
 
     Parameters
     ----------
     block
         Samples.
     held_out
-        Samples to evaluate on, which leave nothing to split; None holds folds out, by a hash of the position.
+        Samples for evaluation, in which case nothing is split; None holds out folds, by a hash of the position.
     schema
         Variables.
     target
-        Position of the variable that models are evaluated by, for which one fold is held out.
+        Position of the variable that is the criterion, for which a single fold is held out.
     pools
-        Whether all samples are split together, those that were held out as well, where they are few.
+        Whether small numbers of samples are pooled with the held-out ones and split together.
 
     Returns
     -------
-    The splits: `N_FOLDS` of them of `CROSSED_CELLS` cells or fewer, so that each sample is held out once; one of more,
-    and where held-out samples are given; none where there is nothing to hold out.
+    The splits: `N_FOLDS` for at most `CROSSED_CELLS` cells, so that each sample is held out once; a single one for more
+    cells, or if held-out samples are given; none if nothing can be held out.
     """
     if pools and held_out is not None and len(held_out) and target is None:
         if block.codes.size + held_out.codes.size <= CROSSED_CELLS:
@@ -200,7 +201,7 @@ def split_samples(
 
 
 def _spread(block: DenseBlock, most: int) -> DenseBlock:
-    """As many rows as that, from all over: tables are often sorted."""
+    """Return at most ``most`` rows spread over the table, since tables are often sorted."""
     if len(block) <= most:
         return block
     return block[np.linspace(0, len(block) - 1, most).astype(np.int64)]
@@ -208,26 +209,26 @@ def _spread(block: DenseBlock, most: int) -> DenseBlock:
 
 @dataclass(frozen=True, eq=False)
 class SampleJob:
-    """Work of `fit_samples`.
+    """Arguments of `fit_samples`.
 
     Parameters
     ----------
     rank
-        Latent states of each model, at least 1.
+        Number of latent states of each model, at least 1.
     pseudo_count
         Mean pseudo-count per level and state.
     members
-        Models to average, at least 1.
+        Number of models to average, at least 1.
     seed
         Seed of the starts.
     folder
-        Folder for the states of EM; None saves none.
+        Folder for EM states; None saves none.
     choice
         Digest of the choice that the fit is part of.
     split
-        Which of several splits into training and held-out samples it is fitted to.
+        Index of the split that is fitted.
     near
-        Fit of a larger rank whose states are merged until there are as many as requested, in place of starts.
+        Fit of a larger rank whose states are merged to the requested number, in place of starts.
     """
 
     rank: int
@@ -241,23 +242,23 @@ class SampleJob:
 
     @property
     def name(self) -> str:
-        """Name that no other fit of its choice has."""
+        """Return a name that is unique within the choice."""
         name = f"samples-{self.pseudo_count:g}-{self.rank}"
         name += f"-split-{self.split}" if self.split else ""
         return name if self.near is None else f"{name}-of-{self.near[0].size}"
 
 
 def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
-    """Fit a rank to samples by EM, until held-out samples stop it, and score them.
+    """Fit a rank to samples by EM with early stopping on held-out samples, and score these.
 
     Parameters
     ----------
     work
-        Splits of the samples, and settings: one argument, for maps on Dask.
+        Splits of the samples, and settings: a single argument, for maps on Dask.
 
     Returns
     -------
-    The fit; without its parameters where it is an average, for states of its members have nothing in common.
+    The fit; without parameters for an average, because the states of its members do not correspond.
     """
     splits, job = work
     samples = splits[job.split]
@@ -285,23 +286,24 @@ def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
 
 
 USUAL_STEPS = 600
-"""Steps of all candidates of a rank, mostly: shares and pseudo-counts."""
+"""Typical number of steps of all candidates for a rank: shares and pseudo-counts."""
 
 STEP_PASSES = 2.5
-"""Passes of EM that a step takes: the objective needs one with the target and one without, and is found anew where a
-step was too long."""
+"""EM passes per step: the objective needs one with the target and one without, and is recomputed after a step that was
+too long.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class TargetFits:
-    """Samples that ranks are fitted to for a target.
+    """Samples to which ranks are fitted for a target.
 
     Parameters
     ----------
     samples
-        Training samples, and those to evaluate on, with a target.
+        Training samples and held-out samples, with a target.
     pseudo_counts
-        Mean pseudo-counts per level and state, as the options of the fit list them.
+        Mean pseudo-counts per level and state, as listed in the options of the fit.
     """
 
     samples: RankSamples
@@ -309,24 +311,24 @@ class TargetFits:
 
     @property
     def least(self) -> int:
-        """The least rank: the number of the target's levels."""
+        """Return the smallest rank: the number of levels of the target."""
         assert self.samples.target is not None
         return self.samples.schema[self.samples.target].cardinality
 
     def __getstate__(self) -> dict[str, object]:
-        """What is sent to workers: threads are not."""
+        """Return the state sent to workers, without threads."""
         return {name: value for name, value in self.__dict__.items() if name != "validation"}
 
     @cached_property
     def validation(self) -> BlocksInMemory:
-        """Held-out samples for the steps."""
+        """Return the held-out samples for the steps."""
         samples = self.samples
         return BlocksInMemory.cut(
             samples.held_out, samples.schema.offsets, BLOCK_RANK, samples.target
         )
 
     def estimate(self, rank: int, n_steps: int = USUAL_STEPS) -> float:
-        """Seconds of so many steps, by the model of costs."""
+        """Estimate the time of ``n_steps`` steps by the cost model, seconds."""
         schema: Schema = self.samples.schema
         one = fit_runs.estimate_pass(self.samples.n_observed, schema.n_levels, rank)
         return STEP_PASSES * n_steps * one
@@ -334,28 +336,28 @@ class TargetFits:
 
 @dataclass(frozen=True)
 class TargetJob:
-    """Work of `fit_for_target`: a rank, and the seed of its start."""
+    """Arguments of `fit_for_target`: a rank, and the seed of its start."""
 
     rank: int
     seed: int
 
     @property
     def name(self) -> str:
-        """Name that no other fit of its choice has."""
+        """Return a name that is unique within the choice."""
         return f"target-{self.rank}"
 
 
 def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
-    """Fit a rank for its target, in the way that is best on held-out samples, and score these.
+    """Fit a rank to the target with the options that are best on held-out samples, and score these.
 
     Parameters
     ----------
     work
-        Samples and settings: one argument, for maps on Dask.
+        Samples and settings: a single argument, for maps on Dask.
 
     Returns
     -------
-    The fit, without its parameters: only its scores are compared.
+    The fit without its parameters; only its scores are compared.
     """
     given, job = work
     samples = given.samples

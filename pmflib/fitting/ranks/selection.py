@@ -1,8 +1,8 @@
-"""The choice of a model's family and number of states: by held-out samples, or by pairs where none are held out.
+"""Choice of a model's family and number of states, on held-out samples, or by pairs if none are held out.
 
-Families are compared first (`pmflib.fitting.ranks.kinds`): latent classes, states with forests, continuous traits.
-Where that does not settle the number of states, they are doubled (`pmflib.fitting.ranks.by_samples`), each fitted as
-the model will be: by EM, or for its target. Samples in memory and in a store differ only in how they are split.
+Families are compared first (`pmflib.fitting.ranks.kinds`): latent classes, states with forests, continuous traits. If
+that does not determine the number of states, it is doubled (`pmflib.fitting.ranks.by_samples`), each fitted as the
+final model: by EM, or to its target. Samples in memory and in a store differ only in how they are split.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ FIRST = 2
 
 @dataclass(frozen=True)
 class Selection:
-    """A family of models and a number of latent states, and why.
+    """Chosen family and number of latent states, with the reasons.
 
     Parameters
     ----------
     rank, kind
         The choice.
     kinds
-        What was compared between families; None where there is one.
+        Comparison of families; None if there is only one.
     choice
-        What was compared between numbers of states; None where the comparison of families settled it.
+        Comparison of numbers of states; None if the comparison of families determined it.
     by_samples
-        Whether held-out samples decided.
+        Whether the choice was made on held-out samples.
     """
 
     rank: int
@@ -59,13 +59,13 @@ class Selection:
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """All that was compared, in that order."""
+        """Return all comparisons, in that order."""
         made = (self.kinds, self.choice)
         return tuple(each for choice in made if choice is not None for each in choice.comparisons)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Sentences that say why."""
+        """Return sentences that explain the choice."""
         found = () if self.kinds is None else self.kinds.reasons
         if self.choice is not None:
             return (*found, self.choice.reason, *self.choice.notes)
@@ -73,7 +73,7 @@ class Selection:
 
     @property
     def decision(self) -> str:
-        """A sentence on whether the rank is fine, and what to do if it is not."""
+        """Return a sentence on whether the rank is adequate, and what to do if it is not."""
         if self.choice is not None:
             return describe_decision(self.choice, by_samples=self.by_samples)
         within = (
@@ -85,7 +85,7 @@ class Selection:
         )
 
     def to_json(self) -> dict[str, object]:
-        """The choice, how it was made and all that was compared, plain JSON types."""
+        """Return the choice, its reasons and all comparisons in plain JSON types."""
         return {
             "rank": self.rank,
             "dependence": "tree" if self.kind == "forests" else "none",
@@ -110,14 +110,14 @@ def select(
     Parameters
     ----------
     fit
-        The fit with two states, whose options are those of any larger number.
+        The fit with two states, whose options apply to any larger number.
     splits
-        Training and held-out samples, from `split_for_choice`; empty where none can be held out.
+        Training and held-out samples, from `split_for_choice`; empty if none can be held out.
     load_counts
-        Reads the counts of the training samples by fold, which choose where no samples are held out; None leaves one
-        state there, or one for each level of a target.
+        Returns the counts of the training samples by fold, used if no samples are held out; with None, one state is
+        chosen, or one per level of a target.
     dependence
-        "tree" takes forests within states in any case, "none" takes none, and "auto" compares.
+        "tree" always uses forests within states, "none" never, and "auto" compares.
     with_traits
         Whether continuous traits are compared as well.
     **run
@@ -126,7 +126,7 @@ def select(
     Raises
     ------
     PmfError
-        If counts have too few pairs to fit some and hold out others, or no held-out sample has the target.
+        If there are too few pairs to fit some and hold out others, or no held-out sample has the target.
     """
     options, kinds = fit.options, None
     kind: Kind = "forests" if dependence == "tree" else "classes"
@@ -161,7 +161,7 @@ def select(
         )
         return Selection(choice.rank, kind, kinds, choice)
     if load_counts is None:
-        # a state for each level of a target
+        # one state per level of a target
         target = fit.target if options.searches else None
         rank = 1 if target is None else fit.schema[target].cardinality
         return Selection(rank, kind, kinds)
@@ -172,16 +172,16 @@ def select(
 def split_for_choice(
     fit: EMFit, samples: StoredSamples | DenseBlock, validation: object | None
 ) -> list[RankSamples]:
-    """Split samples into those that ranks are fitted to and those that they are evaluated on.
+    """Split samples into those to which ranks are fitted and those on which they are evaluated.
 
     Parameters
     ----------
     fit
         The fit, of any rank.
     samples
-        Training samples, stored or in memory; of stored ones some are read.
+        Training samples, stored or in memory; stored samples are read in part.
     validation
-        Held-out samples, stored or in memory. None holds out some of those in memory, and none of stored ones.
+        Held-out samples, stored or in memory. None holds out some of the samples in memory, and none of stored ones.
     """
     schema, target = fit.schema, fit.target
     held_out = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,21 +18,14 @@ from pmflib.model.mixture import Mixture
 from pmflib.model.questions.answers import Answer, AnswerRows, Source
 from pmflib.model.questions.completions import find_most_likely
 from pmflib.model.questions.equivalent_samples import (
+    Comparison,
     PairTable,
     find_equivalent_samples,
-    find_features,
     list_pairs,
 )
 from pmflib.model.questions.evidence import Evidence
 from pmflib.model.questions.information import TablePMF, measure_answers
-from pmflib.model.questions.posterior import (
-    Posterior,
-    find_errors,
-    find_known_rows,
-    find_mean_errors,
-    is_measurable,
-    list_singles,
-)
+from pmflib.model.questions.posterior import Posterior, find_errors, find_mean_errors
 from pmflib.model.questions.question import BoundQuestion, bind_question, parse_question
 from pmflib.model.questions.support import (
     Homogeneity,
@@ -95,7 +89,8 @@ def ask(
         If data and model are of different schemas, or a variable has no values or order that the measure needs.
     PmfError
         If nobody can meet the conditions: the model gives them probability 0, and no sample has them; if ``source`` is
-        "counts" and nothing was counted; or an option is out of range.
+        "counts" and nothing was counted; if the model was fitted with weights and ``data`` are samples without a
+        ``design``; or an option is out of range.
     MemoryPlanError
         If there are too many combinations.
 
@@ -195,6 +190,8 @@ class _Weighed:
         self.bound = bound
         self.evidence = None if source == "model" else evidence
         self.worth = find_equivalent_samples(model.origin)
+        if evidence is not None and math.isinf(self.worth.n_fitted):
+            self.worth = replace(self.worth, n_fitted=float(max(evidence.n_rows, 1)))
         self.doubts: list[str] = []
         self.pairs: dict[tuple[int, int], tuple[IntArray, FloatArray]] = {}
         self.combinations: IntArray | None = None
@@ -208,7 +205,7 @@ class _Weighed:
         )
         self.counted: list[IntArray | None] = [None] * len(bound.sides)
         if self.evidence is not None:
-            self.evidence.count(list_requests(model, bound, source))
+            self.evidence.count(list_requests(bound, source))
             if self.fits:
                 positions = (*bound.by, *self.targets)
                 self.counted = [
@@ -223,8 +220,12 @@ class _Weighed:
         self.posteriors: list[Posterior] = []
         self.weights: list[FloatArray] = []
         if self.fits:
-            for n, side in enumerate(self.sides):
-                self._weigh(n, side)
+            is_mean = bound.question.measure == "E"
+            values = schema[self.targets[0]].numeric_values() if is_mean else None
+            for n in range(len(self.sides)):
+                posterior, rows = self._make_posterior(n, values)
+                self.posteriors.append(posterior)
+                self.weights.append(np.zeros(0) if self.source == "counts" else rows)
         if bound.question.measure == "argmax":
             self._find_combinations(top)
 
@@ -285,85 +286,61 @@ class _Weighed:
             chances.append(math.exp(chance))
         return sides, chances
 
-    def _weigh(self, n: int, side: Mixture | None) -> None:
-        """Add the posterior of a set of conditions."""
-        bound, counts = self.bound, self.counted[n]
+    def _make_posterior(
+        self, n: int, values: FloatArray | None = None
+    ) -> tuple[Posterior, FloatArray]:
+        """Posterior of the table of a set of conditions, and the rows that the model counts for, (n_by,).
+
+        Parameters
+        ----------
+        n
+            Set of conditions.
+        values
+            Values of the levels of the one target, where its mean is asked for.
+        """
+        bound, counts, side = self.bound, self.counted[n], self.sides[n]
+        conditions = bound.sides[n]
         sizes = [int(bound.schema.cardinalities[each]) for each in bound.by]
         n_by = math.prod(sizes)
         n_each = self.n_cells // n_by
         tables = np.zeros((n_by, n_each), np.int64) if counts is None else counts.reshape(n_by, -1)
-        positions = (*bound.by, *self.targets)
         if side is None or self.source == "counts":
             # of no model: what counts alone leave open
-            chances = np.full((n_by, n_each), 1 / self.n_cells)
-            rows = np.full(n_by, COUNTED_ROWS)
-            head = COUNTED_ROWS
-        else:
-            chances = (
-                side.marginal(positions).reshape(n_by, n_each) if positions else np.ones((1, 1))
-            )
-            rows, head = self._find_rows(n, chances, None if counts is None else tables)
+            by = np.full(n_by, COUNTED_ROWS / n_by)
+            heads = tables.sum(axis=1) + by if bound.by else np.ones(1)
+            cells = np.asarray(tables + COUNTED_ROWS / n_each, np.float64)
+            posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells)
+            return posterior, np.full(n_by, COUNTED_ROWS)
+        positions = (*bound.by, *self.targets)
+        chances = side.marginal(positions).reshape(n_by, n_each) if positions else np.ones((1, 1))
         by = chances.sum(axis=1)
-        given = chances / np.maximum(by, FLOOR)[:, None]
-        heads = tables.sum(axis=1) + head * by if bound.by else np.ones(1)
-        cells = tables + rows[:, None] * given
-        if side is not None and self.source == "both" and is_measurable(self.model):
-            cells = self._limit(cells, tables, bound.by, self.targets, n)
-            if bound.by:
-                counted = tables.sum(axis=1)
-                heads = self._limit(heads[None], counted[None], (), bound.by, n)[0]
-        self.posteriors.append(Posterior(bound.schema, bound.by, self.targets, heads, cells))
-        self.weights.append(np.zeros(0) if self.source == "counts" else rows)
-
-    def _limit(
-        self,
-        cells: FloatArray,
-        counts: IntArray,
-        by: tuple[int, ...],
-        targets: tuple[int, ...],
-        n: int,
-    ) -> FloatArray:
-        """Parameters of Dirichlets, (n_by, n_each), that are no surer than counts alone, or a model that is right."""
-        if not targets:
-            return cells
-        assert self.evidence is not None
-        given, n_fitted = self.bound.sides[n], self.worth.n_fitted
-        known = find_known_rows(self.model, self.evidence, n_fitted, by, targets, given)
-        if self.evidence.measure_effect is not None:
-            # a model that is right knows no more of people who were drawn together than their answers say
-            known *= self.evidence.measure_effect(
-                TableRequest((*by, *targets), tuple(given.items()))
-            )
-        totals = np.maximum(cells.sum(axis=1), FLOOR)
-        most = np.maximum(counts.sum(axis=1), known)
-        limited: FloatArray = cells * (np.minimum(totals, most) / totals)[:, None]
-        return limited
-
-    def _find_rows(
-        self, n: int, chances: FloatArray, tables: IntArray | None
-    ) -> tuple[FloatArray, float]:
-        """Rows that the model counts for given each combination of ``by``; and for these combinations themselves."""
-        bound, conditions = self.bound, self.bound.sides[n]
-        n_given = len({*bound.by, *conditions})
-        n_variables = len({*self.targets, *bound.by, *conditions})
-        if tables is None:
-            rows = np.full(len(chances), self.worth.weigh(max(n_variables, 1), None))
-            return rows, self.worth.weigh(max(n_given, 1), None)
-        head = 0.0
+        is_counted = counts is not None
+        heads = np.ones(1)
         if bound.by:
-            pairs = self._compare(bound.by, conditions)
-            features = find_features(tables.sum(axis=1), chances.sum(axis=1), pairs)
-            head = self.worth.weigh(n_given, features)
-        rows = np.empty(len(chances))
-        sizes = [int(bound.schema.cardinalities[each]) for each in bound.by]
+            pairs = self._compare(bound.by, conditions) if is_counted else ()
+            seen = tables.sum(axis=1) if is_counted else None
+            n_variables = len({*bound.by, *conditions})
+            heads, _ = self._weigh(Comparison(n_variables, by, seen, pairs))
+        n_variables = max(len({*self.targets, *bound.by, *conditions}), 1)
+        cells, rows = np.empty(chances.shape), np.empty(n_by)
         for row, levels in enumerate(np.ndindex(*sizes)):
             known = dict(conditions) | {
                 each: (code,) for each, code in zip(bound.by, levels, strict=True)
             }
-            given = chances[row] / max(float(chances[row].sum()), FLOOR)
-            features = find_features(tables[row], given, self._compare(self.targets, known))
-            rows[row] = self.worth.weigh(n_variables, features)
-        return rows, head
+            pairs = self._compare(self.targets, known) if is_counted else ()
+            given = chances[row] / max(float(by[row]), FLOOR)
+            seen = tables[row] if is_counted else None
+            cells[row], rows[row] = self._weigh(Comparison(n_variables, given, seen, pairs, values))
+        return Posterior(bound.schema, bound.by, self.targets, heads, cells), rows
+
+    def _weigh(self, question: Comparison) -> tuple[FloatArray, float]:
+        """Parameters of the Dirichlet posterior of a table, and the rows that the model counts for."""
+        worth = self.worth.weigh(question, self.model.n_parameters)
+        parameters = worth.rows * question.chances
+        if question.counts is not None:
+            parameters = parameters + question.counts
+        total = max(float(parameters.sum()), FLOOR)
+        return parameters * (worth.total / total), worth.rows
 
     def _compare(self, targets: Sequence[int], given: Conditions) -> list[PairTable]:
         """Counts and probabilities of targets and conditions, pair by pair."""
@@ -445,10 +422,16 @@ class _Weighed:
         variable = bound.schema[group[0]]
         if variable.values is None or np.isnan(numbers).any():
             return None, None
-        mean = float(numbers[0] @ variable.numeric_values())
-        return mean, (
-            float(find_mean_errors(bound, self.posteriors[0], numbers)[0]) if self.fits else None
-        )
+        values = variable.numeric_values()
+        if not self.fits:
+            return float(numbers[0] @ values), None
+        posterior = self.posteriors[0]
+        if self.source != "counts" and self.sides[0] is not None:
+            # a mean has a weight of its own
+            posterior, _ = self._make_posterior(0, values)
+        means = posterior.mean.marginal(group)
+        chances = means if self.source == "both" else numbers[0]
+        return float(chances @ values), float(find_mean_errors(bound, posterior, means[None])[0])
 
     def doubt(self) -> list[str]:
         """Sentences where counts contradict the model clearly."""
@@ -464,7 +447,7 @@ class _Weighed:
         return list(found)
 
 
-def list_requests(model: Mixture, bound: BoundQuestion, source: str = "both") -> list[TableRequest]:
+def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableRequest]:
     """Tables that answer a question and say what stands behind it, whose counts one pass over samples gives."""
     sizes = bound.schema.cardinalities
     targets = tuple(each for each in bound.targets if each not in bound.by)
@@ -477,7 +460,6 @@ def list_requests(model: Mixture, bound: BoundQuestion, source: str = "both") ->
         pairs += [pair for each in bound.sides for pair in list_pairs(bound.by, each, sizes)]
         tables = [TableRequest(positions, tuple(given.items())) for given in bound.sides]
         tables += [TableRequest(pair[:2]) for pair in pairs]
-        tables += list_singles(model) if source == "both" else []
     return [*tables, *list_support_requests(bound)]
 
 

@@ -1,10 +1,16 @@
-"""What a model is worth beside counts: the equivalent sample size of the Dirichlet prior that it is for an answer."""
+"""How many rows a model counts for beside counts: the equivalent sample size m of the Dirichlet prior that it is.
+
+Of n samples with shares q and a model that says p, an answer is (n q + m p) / (n + m). Nobody knows m: the smaller the
+bias of the model for a question, the larger it is. Its logarithm has a normal prior, whose mean is linear in features
+of the question; the counts of the answer itself update it. Probabilities and means of ordered values each have an m of
+their own, since a table has as many degrees of freedom as levels, less one, and a mean has one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -16,16 +22,23 @@ from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions
 from pmflib.model.mixture import Mixture
 
-ASSUMED_LOG = 4.5
-"""Logarithm of the equivalent sample size that is assumed before any unseen row is read: 90 rows."""
-LOG_SPREAD = 1.5
-"""Standard deviation of the prior of that logarithm, by number of variables: from 4 to 1,800 rows within two."""
-COEFFICIENT_SPREAD = 0.7
-"""Standard deviation of the prior of the coefficients of standardised features."""
-LEAST_LOG = -3.0
-"""Logarithm of the least equivalent sample size: a twentieth of a row."""
+COEFFICIENTS = (1.61, 4.13, 4.11, 3.99, -0.20, 0.22, 1.48, -0.10, -0.90)
+"""Coefficients of the mean of log m over many models: see `EquivalentSamples`. This and the next two are what
+``python -m benchmarks.models.answers --law`` prints, fitted to questions to samples of public and drawn tables."""
+SPREADS = (1.62, 1.01)
+"""Standard deviations of log m, of probabilities and of means."""
+TRUSTS = (0.98, 0.90)
+"""Powers of the likelihood of the counts of the answer itself, in (0, 1): the model was fitted to the same samples."""
+PRIOR_SPREADS = (1.0,) * 5 + (0.3, 0.3, 0.2, 0.2) + (0.3, 0.3) + (0.7, 0.7)
+"""Standard deviations between models of the coefficients, of the logarithms of the spreads, and of the logits of the
+trusts: wide where few unseen rows say much, and not tuned."""
+DISCOUNT = 3.0
+"""Intervals are those of a third of the rows that the posterior is worth, but not of fewer than were counted if it is
+worth these: m is of the cells of a table together, some of which are further from the model than others."""
+LOGS = np.linspace(-2.0, 12.0, 29)
+"""Values of log m that are tried."""
 MOST_TIMES = 10.0
-"""The largest equivalent sample size, in rows that the model was fitted to: a model that is exact."""
+"""The largest m, in rows that the model was fitted to."""
 MOST_CELLS = 1 << 13
 """Cells of the largest table of two variables that is compared: 1,600 questions hold thousands of these tables."""
 MOST_VARIABLES = 4
@@ -34,101 +47,13 @@ N_QUESTIONS = 400
 """Questions drawn for each number of variables."""
 LEAST_CHANCE = 1e-9
 """Probability below which that of a level is not taken to be."""
+MIDDLE = 4.5
+"""Logarithm of 90 rows, about the average m: features are less this."""
 
 CountTables = Callable[[Sequence[TableRequest]], Sequence[IntArray]]
 """Counts the tables of some requests among some samples: int64, of the cardinalities of their targets."""
-
-
-@dataclass(frozen=True)
-class EquivalentSamples:
-    """How many rows a model counts for beside n rows that were counted: the prior of an answer is Dirichlet(m p).
-
-    log m is linear in three features of a question (see `find_features`) and in the number of its variables.
-
-    Parameters
-    ----------
-    intercepts
-        log m of a question of 1, 2, 3, and 4 variables or more, targets and conditions, whose features are average.
-    coefficients, means, scales
-        What the features do: the change of log m by a standard deviation, their means, and their standard deviations.
-    alone
-        log m by number of variables where nothing was counted: what the bias of the model is like.
-    largest
-        The largest m, rows.
-    n_questions, n_unseen
-        Questions, and unseen rows, that this was learnt from; 0 where it is assumed.
-    """
-
-    intercepts: tuple[float, ...] = (ASSUMED_LOG,) * MOST_VARIABLES
-    coefficients: tuple[float, ...] = (0.0, 0.0, 0.0)
-    means: tuple[float, ...] = (0.0, 0.0, 0.0)
-    scales: tuple[float, ...] = (1.0, 1.0, 1.0)
-    alone: tuple[float, ...] = (ASSUMED_LOG,) * MOST_VARIABLES
-    largest: float = math.inf
-    n_questions: int = 0
-    n_unseen: int = 0
-
-    @property
-    def n_fitted(self) -> float:
-        """Rows that the model was fitted to; infinite where that is not known."""
-        return self.largest / MOST_TIMES
-
-    def weigh(self, n_variables: int, features: FloatArray | None) -> float:
-        """Equivalent sample size of the model for a question.
-
-        Parameters
-        ----------
-        n_variables
-            Variables of the question, targets and conditions, at least 1.
-        features
-            float64 of shape (3,), as from `find_features`; None where nothing was counted.
-
-        Returns
-        -------
-        Rows, above 0.
-        """
-        n = min(n_variables, MOST_VARIABLES) - 1
-        if features is None:
-            found = self.alone[n]
-        else:
-            moved = (features - np.array(self.means)) / np.array(self.scales)
-            found = self.intercepts[n] + float(np.array(self.coefficients) @ moved)
-        return float(min(math.exp(max(found, LEAST_LOG)), self.largest))
-
-    def __str__(self) -> str:
-        """One line for a person."""
-        if not self.n_questions:
-            return (
-                f"{math.exp(ASSUMED_LOG):.0f} rows, assumed: no rows were held out to learn it from"
-            )
-        rows = [f"{math.exp(each):,.0f}" for each in self.intercepts]
-        return (
-            f"{', '.join(rows[:-1])} and {rows[-1]} rows for 1, 2, 3, and {MOST_VARIABLES} variables or more on "
-            f"average (learnt from {self.n_questions:,} questions to {self.n_unseen:,} unseen rows)"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; ``largest`` is null where there is no limit."""
-        out = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
-        return out | {"largest": self.largest if math.isfinite(self.largest) else None}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> EquivalentSamples:
-        """Read what `to_json` gave."""
-        read: dict[str, Any] = {
-            name: tuple(x) if isinstance(x, list) else x for name, x in content.items()
-        }
-        return cls(**read | {"largest": math.inf if read["largest"] is None else read["largest"]})
-
-
-NAME = "equivalent_samples"
-"""Key of the origin of a model under which it is kept."""
-
-
-def find_equivalent_samples(origin: Mapping[str, Any]) -> EquivalentSamples:
-    """Equivalent sample sizes of a model by its origin: those that were learnt, or what is assumed."""
-    found = origin.get(NAME)
-    return EquivalentSamples() if found is None else EquivalentSamples.from_json(found)
+FindPair = Callable[[int, int], tuple[IntArray, FloatArray]]
+"""Gives the counts and the probabilities of two variables by position, (cardinality, cardinality) each."""
 
 
 @dataclass(frozen=True)
@@ -150,100 +75,312 @@ class PairTable:
     codes: tuple[int, ...]
 
 
-def find_features(counts: IntArray, chances: FloatArray, pairs: Sequence[PairTable]) -> FloatArray:
-    """What counts say of how good a model is for the variables of a question.
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What counts and a model say of one table, and of the pairs of its variables.
 
     Parameters
     ----------
-    counts
-        int64 of shape (n_cells,): samples that meet the conditions, by combination of levels of the targets.
+    n_variables
+        Variables of the question, targets and conditions, at least 1.
     chances
-        float64 of the same shape: what the model says, sums to 1.
+        float64 of shape (n_cells,), sums to 1: what the model says.
+    counts
+        Of the same shape: samples that meet the conditions. None where nothing was counted.
     pairs
         A table of each target with each condition; without conditions those of each two targets.
+    values
+        float64 of shape (n_cells,): value of each level where a mean is asked for; None for probabilities. The mean of
+        two levels is a probability.
+    """
+
+    n_variables: int
+    chances: FloatArray
+    counts: IntArray | None
+    pairs: Sequence[PairTable] = ()
+    values: FloatArray | None = None
+
+    @property
+    def kind(self) -> int:
+        """0 for probabilities, 1 for means."""
+        return int(self.values is not None and len(self.values) > 2)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a model is worth in an answer.
+
+    Parameters
+    ----------
+    rows
+        m: the answer is (n q + m p) / (n + m), of n counted rows with shares q and a model that says p.
+    total
+        Rows that counts and model are as sure as together: the sum of the parameters of the Dirichlet posterior.
+    """
+
+    rows: float
+    total: float
+
+
+@dataclass(frozen=True)
+class EquivalentSamples:
+    """Law of the number of rows m that a model counts for: what was learnt of a model, or of many others.
+
+    Parameters
+    ----------
+    coefficients
+        Of the mean of log m: intercepts of questions of 1, 2, 3, and 4 variables or more, what a mean has more than a
+        probability, and the effects of the two features of `find_features`, of the logarithm of the samples for each
+        free parameter of the model, and of the logarithm of the samples.
+    spreads, trusts
+        Standard deviation of log m, and power of the likelihood of the counts of the answer: of probabilities, and of
+        means.
+    n_fitted
+        Samples that the model was fitted to, above 0; infinite where that is not known.
+    n_questions, n_unseen
+        Questions, and unseen rows, that this was learnt from; 0 where it is that of other models.
+    """
+
+    coefficients: tuple[float, ...] = COEFFICIENTS
+    spreads: tuple[float, ...] = SPREADS
+    trusts: tuple[float, ...] = TRUSTS
+    n_fitted: float = math.inf
+    n_questions: int = 0
+    n_unseen: int = 0
+
+    def weigh(self, question: Comparison, n_parameters: int) -> Worth:
+        """Weigh a model for a question.
+
+        Parameters
+        ----------
+        question
+            What counts and the model say.
+        n_parameters
+            Free parameters of the model.
+
+        Notes
+        -----
+        m has a posterior: log m is normal a priori, and the likelihood of the counts is that of a Dirichlet-multinomial
+        distribution with parameters m p; that of a counted mean is normal, of variance v / m + v / n where v is the
+        variance of a row. The mean and the variance of the answer are those over the posterior of m.
+        """
+        laws = self._find_laws(question, n_parameters)
+        counts, chances = question.counts, question.chances
+        n = 0.0 if counts is None else float(counts.sum())
+        shares = chances if counts is None or not n else counts.ravel() / n
+        m = np.exp(LOGS)
+        weights = m / (n + m)
+        weight = float(laws @ weights)
+        if question.kind:
+            assert question.values is not None
+            values = question.values - float(chances @ question.values)
+            ends = [(float(each @ values), float(each @ values**2)) for each in (shares, chances)]
+            (first, square), (second, other) = ends
+            means, squares = (a + weights * (b - a) for a, b in zip(*ends, strict=True))
+            apart = (second - first) ** 2
+            spread = square + weight * (other - square) - (first + weight * (second - first)) ** 2
+            spreads = squares - means**2
+        else:
+            moved = chances - shares
+            apart = float(moved @ moved)
+            parts = float(shares @ shares), float(shares @ moved), apart
+            spreads = 1 - (parts[0] + 2 * weights * parts[1] + weights**2 * parts[2])
+            spread = 1 - (parts[0] + 2 * weight * parts[1] + weight**2 * parts[2])
+        variance = float(laws @ (spreads / (n + m + 1) + (weights - weight) ** 2 * apart))
+        rows = n * weight / max(1 - weight, 1e-12) if n else 1 / float(laws @ (1 / (m + 1))) - 1
+        total = spread / variance - 1 if spread > 1e-12 and variance > 0 else n + rows
+        return Worth(rows, max(min(n, total), total / DISCOUNT))
+
+    def _find_laws(self, question: Comparison, n_parameters: int) -> FloatArray:
+        """Posterior probabilities of the values of log m."""
+        n_fitted = self.n_fitted if math.isfinite(self.n_fitted) else None
+        features = describe(question, n_fitted, n_parameters)
+        mean = float(np.clip(np.array(self.coefficients) @ features, LOGS[0], LOGS[-1]))
+        logs = -np.square((LOGS - mean) / self.spreads[question.kind]) / 2
+        if question.counts is not None and question.counts.any():
+            logs += self.trusts[question.kind] * find_own_likelihood(question)
+        logs[LOGS > max(math.log(MOST_TIMES * self.n_fitted), LOGS[0])] = -np.inf
+        shares = np.exp(logs - logs.max())
+        laws: FloatArray = shares / shares.sum()
+        return laws
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        rows = ", ".join(f"{math.exp(each):,.0f}" for each in self.coefficients[:MOST_VARIABLES])
+        if not self.n_questions:
+            return "as many rows as other models on average: no rows were held out to learn it from"
+        return (
+            f"{rows} rows for 1, 2, 3, and {MOST_VARIABLES} variables or more before features and counts (learnt from "
+            f"{self.n_questions:,} questions to {self.n_unseen:,} unseen rows)"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; ``n_fitted`` is null where it is not known."""
+        out = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
+        return out | {"n_fitted": self.n_fitted if math.isfinite(self.n_fitted) else None}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> EquivalentSamples:
+        """Read what `to_json` gave."""
+        read: dict[str, Any] = {
+            name: tuple(x) if isinstance(x, list) else x for name, x in content.items()
+        }
+        return cls(
+            **read | {"n_fitted": math.inf if read["n_fitted"] is None else read["n_fitted"]}
+        )
+
+
+NAME = "equivalent_samples"
+"""Key of the origin of a model under which it is kept."""
+
+
+def find_equivalent_samples(origin: Mapping[str, Any]) -> EquivalentSamples:
+    """Equivalent samples of a model by its origin: those that were learnt, or those of other models."""
+    found = origin.get(NAME)
+    # earlier releases kept a regression of another form
+    if found is None or "trusts" not in found:
+        return EquivalentSamples()
+    return EquivalentSamples.from_json(found)
+
+
+def describe(question: Comparison, n_fitted: float | None, n_parameters: int) -> FloatArray:
+    """Features of a question in the order of `EquivalentSamples.coefficients`; those that are not known are 0."""
+    found = np.zeros(len(COEFFICIENTS))
+    found[min(question.n_variables, MOST_VARIABLES) - 1] = 1.0
+    found[MOST_VARIABLES] = question.kind
+    found[MOST_VARIABLES + 1 : -2] = find_features(question)
+    if n_fitted is not None:
+        found[-2] = np.clip(math.log(n_fitted / max(n_parameters, 1)), -3.0, 5.0) - 1
+        found[-1] = math.log(n_fitted) - 7
+    return found
+
+
+def find_features(question: Comparison) -> FloatArray:
+    """What the counts of pairs of variables say of how good a model is for a question.
+
+    Parameters
+    ----------
+    question
+        What counts and the model say.
 
     Returns
     -------
-    float64 of shape (3,): log m as the departure of counts from the model implies it, for the answer itself; for the
-    targets given each condition, on average; and for these pairs over all levels, on average. Where D is the
-    Kullback-Leibler divergence of n counted shares from the model, of d degrees of freedom, D is d / 2m + d / 2n on
-    average under a Dirichlet with m rows, so that m is d / 2 (D - d / 2n), and the noise d / 2n is what it cannot see.
+    float64 of shape (2,): log m as the departure of counts from the model implies it, for the targets given the levels
+    of each condition, on average, and for these pairs over all levels, on average; less `MIDDLE`, and 0 without pairs.
+    Where D is the Kullback-Leibler divergence of n counted shares from the model, of d degrees of freedom, D is
+    d / 2m + d / 2n on average under a Dirichlet with m rows, so that m is d / 2 (D - d / 2n), and the noise d / 2n is
+    what it cannot see. For means, D is the squared difference of the means over twice the variance of a row, and d is
+    1.
     """
-    own = _imply(counts.reshape(-1, 1), chances.reshape(-1, 1))
     levels, wholes = [], []
-    for pair in pairs:
+    values = question.values if question.kind else None
+    for pair in question.pairs:
         given = pair.chances / np.maximum(pair.chances.sum(axis=0), LEAST_CHANCE)
-        wholes.append(_imply(pair.counts, given))
+        wholes.append(_imply(pair.counts, given, values))
         if pair.codes:
             codes = list(pair.codes)
             chosen = pair.chances[:, codes].sum(axis=1)
             chosen = chosen / max(float(chosen.sum()), LEAST_CHANCE)
-            levels.append(_imply(pair.counts[:, codes].sum(axis=1)[:, None], chosen[:, None]))
-    return np.array(
-        [own, np.mean(levels) if levels else own, np.mean(wholes) if wholes else own], np.float64
-    )
+            counts = pair.counts[:, codes].sum(axis=1)
+            levels.append(_imply(counts[:, None], chosen[:, None], values))
+    if not wholes:
+        return np.zeros(2)
+    found = [np.mean(levels) if levels else np.mean(wholes), np.mean(wholes)]
+    features: FloatArray = np.clip(found, -2.0, 10.0) - MIDDLE
+    return features
 
 
-def _imply(counts: IntArray, chances: FloatArray) -> float:
+def _imply(counts: IntArray, chances: FloatArray, values: FloatArray | None) -> float:
     """Logarithm of m as implied by counts of shape (n_levels, n_columns), whose columns are apart."""
     n = counts.sum(axis=0)
-    total = max(int(n.sum()), 1)
+    total = max(float(n.sum()), 1.0)
     shares = counts / np.maximum(n, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(counts > 0, np.log(shares / np.maximum(chances, LEAST_CHANCE)), 0.0)
-    departure = float((counts * terms).sum()) / total
-    freedom = max(len(counts) - 1, 1)
+    freedom = 1
+    if values is None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(counts > 0, np.log(shares / np.maximum(chances, LEAST_CHANCE)), 0.0)
+        departure = float((counts * terms).sum()) / total
+        freedom = max(len(counts) - 1, 1)
+    else:
+        moved = values - values.min()
+        means = moved @ chances
+        spreads = np.maximum(
+            moved**2 @ chances - means**2, 1e-12 * float(np.ptp(moved)) ** 2 + 1e-300
+        )
+        departure = float((n * (moved @ shares - means) ** 2 / (2 * spreads)).sum()) / total
     noise = freedom * max(int(np.count_nonzero(n)), 1) / (2 * total)
     return math.log(freedom / (2 * (max(departure - noise, 0.0) + noise)))
 
 
-def describe_question(
-    model: Mixture, request: TableRequest, counts: IntArray, find_pair: FindPair
-) -> tuple[FloatArray, FloatArray]:
-    """What a model says of a question, and features of it.
-
-    Parameters
-    ----------
-    model
-        The model.
-    request
-        Targets and conditions.
-    counts
-        int64 of the cardinalities of the targets: samples that meet the conditions.
-    find_pair
-        Gives counts and probabilities of two variables: (cardinality, cardinality).
-
-    Returns
-    -------
-    Probabilities of shape (n_cells,), which sum to 1, and features as from `find_features`.
-
-    Raises
-    ------
-    PmfError
-        If the model gives the conditions probability 0.
-    """
-    given = dict(request.given)
-    chances = model.condition_codes(given)[0].marginal(request.targets).ravel()
-    chances = np.maximum(chances, LEAST_CHANCE)
-    compared = list_pairs(request.targets, given, model.schema.cardinalities)
-    pairs = [PairTable(*find_pair(first, second), codes) for first, second, codes in compared]
-    chances = chances / chances.sum()
-    return chances, find_features(counts.ravel(), chances, pairs)
+def find_own_likelihood(question: Comparison) -> FloatArray:
+    """Log-likelihood of the counts of a question for each of the values of log m, up to a constant."""
+    counts, chances = question.counts, question.chances
+    assert counts is not None
+    counts = counts.ravel()
+    if not question.kind:
+        return _add_counts(np.zeros(counts.size), counts, chances)
+    first, second, variance = _find_means(question)
+    variances = variance * (np.exp(-LOGS) + 1 / float(counts.sum()))
+    return _add_normal(second - first, variances)
 
 
-FindPair = Callable[[int, int], tuple[IntArray, FloatArray]]
-"""Gives the counts and the probabilities of two variables by position, (cardinality, cardinality) each."""
+def find_unseen_likelihood(question: Comparison, unseen: IntArray) -> FloatArray:
+    """Log-likelihood of unseen counts of a question, given those that were seen, for each of the values of log m."""
+    counts = question.counts
+    assert counts is not None
+    counts = counts.ravel()
+    if not question.kind:
+        return _add_counts(counts, unseen, question.chances)
+    assert question.values is not None
+    first, second, variance = _find_means(question)
+    n, m = float(counts.sum()), np.exp(LOGS)
+    means = first + m / (n + m) * (second - first)
+    mean = float(unseen @ question.values) / float(unseen.sum())
+    return _add_normal(mean - means, variance * (1 / float(unseen.sum()) + 1 / (n + m)))
+
+
+def _find_means(question: Comparison) -> tuple[float, float, float]:
+    """Means by counts and by the model, and the variance of a row."""
+    counts, chances, values = question.counts, question.chances, question.values
+    assert counts is not None
+    assert values is not None
+    counts, n = counts.ravel(), float(counts.sum())
+    mixed = (counts + math.exp(MIDDLE) * chances) / (n + math.exp(MIDDLE))
+    second = float(chances @ values)
+    first = float(counts @ values) / n if n else second
+    variance = float(mixed @ values**2 - (mixed @ values) ** 2)
+    return first, second, max(variance, 1e-12 * float(np.ptp(values)) ** 2 + 1e-300)
+
+
+def _add_counts(before: FloatArray | IntArray, added: IntArray, chances: FloatArray) -> FloatArray:
+    """Log-probabilities of counts under Dirichlet-multinomial laws with parameters m p and what was counted before."""
+    from scipy.special import gammaln
+
+    held = np.flatnonzero(added)
+    m = np.exp(LOGS)[:, None]
+    parameters = m * np.maximum(chances[held], LEAST_CHANCE) + before[held]
+    gained = (gammaln(parameters + added[held]) - gammaln(parameters)).sum(axis=1)
+    totals = m[:, 0] + float(before.sum())
+    found: FloatArray = gained + gammaln(totals) - gammaln(totals + float(added.sum()))
+    return found
+
+
+def _add_normal(distances: FloatArray | float, variances: FloatArray) -> FloatArray:
+    """Log-densities of normal laws, less a constant."""
+    found: FloatArray = -(np.log(variances) + np.square(distances) / variances) / 2
+    return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """A question, what the model says, features, and what was counted among the samples of the fit and unseen ones."""
+class QuestionLikelihoods:
+    """Questions to unseen rows: features, likelihoods of the seen and the unseen counts by log m, kinds and weights."""
 
-    n_variables: int
-    chances: FloatArray
     features: FloatArray
-    seen: IntArray
-    unseen: IntArray
+    own: FloatArray
+    unseen: FloatArray
+    kinds: IntArray
+    weights: FloatArray
+    n_questions: int
 
 
 def learn_equivalent_samples(
@@ -272,28 +409,43 @@ def learn_equivalent_samples(
 
     Returns
     -------
-    What the posterior mode of a regression of log m says. Without unseen samples it is what is assumed.
+    The posterior mode, whose prior is the law over many models. Without unseen samples it is that law.
 
     Notes
     -----
-    The likelihood of a question is that of the unseen counts under a Dirichlet-multinomial whose parameters are
-    m p + n q, p of the model, n q the counts of the samples of the fit. The priors of the coefficients are normal. The
-    questions of each number of variables ask for each unseen value many times; their log-likelihoods are weighted so
-    that together they ask for it once. Without that, chance in the unseen rows is taken for a model that is exact: on
-    drawn data, intervals of 95 % held 60 % of the answers of a model of the true rank, and with it 92 %.
+    The likelihood of a question is that of the unseen counts given those that were seen, the unknown m summed over its
+    law. The questions of each number of variables ask for each unseen value many times; their log-likelihoods are
+    weighted so that together they ask for it once. Without that, chance in the unseen rows is taken for a model that is
+    exact.
 
     References
     ----------
-    Heckerman, Geiger and Chickering (1995), Learning Bayesian networks: equivalent sample size. Minka (2000),
-    Estimating a Dirichlet distribution: the likelihood and its gradient.
+    Heckerman, Geiger and Chickering (1995), Learning Bayesian networks: equivalent sample size. Gelman et al. (2013),
+    Bayesian Data Analysis, chapter 5: hierarchical models.
     """
+    likelihoods = ask_unseen(model, unseen, count_seen, count_unseen, n_seen, seed)
+    if likelihoods is None:
+        return EquivalentSamples()
+    start = EquivalentSamples(n_fitted=float(max(n_seen, 1)))
+    found = maximise([likelihoods], start, np.array(PRIOR_SPREADS))
+    return replace(found, n_questions=likelihoods.n_questions, n_unseen=len(unseen))
+
+
+def ask_unseen(
+    model: Mixture,
+    unseen: IntArray,
+    count_seen: CountTables,
+    count_unseen: CountTables,
+    n_seen: int,
+    seed: int,
+) -> QuestionLikelihoods | None:
+    """Put random questions to unseen rows; see `learn_equivalent_samples`. None where no row answers any."""
     sizes = model.schema.cardinalities
     requests = [
         each
         for each in draw_questions(unseen, seed)
         if len(each.targets) == 1 or is_comparable(sizes, *each.targets)
     ]
-    pairs: dict[tuple[int, int], IntArray] = {}
     needed = sorted(
         {
             (min(pair), max(pair))
@@ -312,23 +464,73 @@ def learn_equivalent_samples(
         both = pairs[key], known[key]
         return both if key[0] == first else (both[0].T, both[1].T)
 
-    asked = []
+    asked: list[tuple[Comparison, IntArray]] = []
+    n_questions = 0
     for request, counts, others in zip(
         requests, seen[: len(requests)], count_unseen(requests), strict=True
     ):
         if not others.any():
             continue
         try:
-            chances, features = describe_question(model, request, counts, find_pair)
+            question = compare_table(model, request, counts, find_pair)
         except PmfError:
             # conditions that the model rules out are answered by counts
             continue
-        n_variables = len(request.targets) + len(request.given)
-        asked.append(_Asked(n_variables, chances, features, counts.ravel(), others.ravel()))
+        n_questions += 1
+        asked.append((question, others.ravel()))
+        variable = model.schema[request.targets[0]]
+        if len(request.targets) == 1 and variable.values is not None and variable.cardinality > 2:
+            mean = replace(question, values=variable.numeric_values())
+            asked.append((mean, others.ravel()))
     if not asked:
-        return EquivalentSamples()
-    n_values = int(np.count_nonzero(unseen >= 0))
-    return _regress(asked, MOST_TIMES * max(n_seen, 1), len(unseen), n_values)
+        return None
+    n_fitted, n_parameters = float(max(n_seen, 1)), model.n_parameters
+    features = np.array([describe(each, n_fitted, n_parameters) for each, _ in asked])
+    kinds = np.array([each.kind for each, _ in asked])
+    # hundreds of questions are about the same values, each of which is worth one
+    groups = np.array([min(each.n_variables, MOST_VARIABLES) for each, _ in asked]) + 10 * kinds
+    n_used = np.array([float(others.sum()) for _, others in asked])
+    n_values = np.count_nonzero(unseen >= 0)
+    weights = np.array([min(n_values / n_used[groups == each].sum(), 1.0) for each in groups])
+    none = np.zeros(LOGS.size)
+    own = [
+        find_own_likelihood(each) if each.counts is not None and each.counts.any() else none
+        for each, _ in asked
+    ]
+    after = [find_unseen_likelihood(each, others) for each, others in asked]
+    return QuestionLikelihoods(
+        features, np.array(own), np.array(after), kinds, weights, n_questions
+    )
+
+
+def compare_table(
+    model: Mixture, request: TableRequest, counts: IntArray, find_pair: FindPair
+) -> Comparison:
+    """Compare a model and the counts of a request.
+
+    Parameters
+    ----------
+    model
+        The model.
+    request
+        Targets and conditions.
+    counts
+        int64 of the cardinalities of the targets: samples that meet the conditions.
+    find_pair
+        Gives counts and probabilities of two variables.
+
+    Raises
+    ------
+    PmfError
+        If the model gives the conditions probability 0.
+    """
+    given = dict(request.given)
+    chances = model.condition_codes(given)[0].marginal(request.targets).ravel()
+    chances = np.maximum(chances, LEAST_CHANCE)
+    compared = list_pairs(request.targets, given, model.schema.cardinalities)
+    pairs = [PairTable(*find_pair(first, second), codes) for first, second, codes in compared]
+    n_variables = len(request.targets) + len(request.given)
+    return Comparison(n_variables, chances / chances.sum(), counts.ravel(), pairs)
 
 
 def draw_questions(unseen: IntArray, seed: int) -> list[TableRequest]:
@@ -392,89 +594,65 @@ def is_comparable(sizes: IntArray, first: int, second: int) -> bool:
     return int(sizes[first]) * int(sizes[second]) <= MOST_CELLS
 
 
-def _regress(
-    asked: Sequence[_Asked], largest: float, n_unseen: int, n_values: int
+def maximise(
+    likelihoods: Sequence[QuestionLikelihoods], start: EquivalentSamples, deviations: FloatArray
 ) -> EquivalentSamples:
-    features = np.array([each.features for each in asked])
-    means = features.mean(axis=0)
-    scales = np.maximum(features.std(axis=0), 1e-6)
-    kinds = np.eye(MOST_VARIABLES)[[min(each.n_variables, MOST_VARIABLES) - 1 for each in asked]]
-    design = np.hstack([kinds, (features - means) / scales])
-    cells = _Cells.of(asked)
-    limits = LEAST_LOG, math.log(largest)
-    # hundreds of questions are about the same values, each of which is worth one
-    n_used = cells.add_up(cells.unseen) @ kinds
-    weights = kinds @ np.minimum(n_values / np.maximum(n_used, 1.0), 1.0)
-    found = _maximise(design, cells, cells.seen, weights, limits)
-    alone = _maximise(kinds, cells, np.zeros_like(cells.seen), weights, limits)
-    return EquivalentSamples(
-        tuple(found[:MOST_VARIABLES].tolist()),
-        tuple(found[MOST_VARIABLES:].tolist()),
-        tuple(means.tolist()),
-        tuple(scales.tolist()),
-        tuple(alone.tolist()),
-        largest,
-        len(asked),
-        n_unseen,
+    """Find the posterior mode of the law of m.
+
+    Parameters
+    ----------
+    likelihoods
+        Questions to the unseen rows of one model, or of several.
+    start
+        Mean of the prior; ``n_fitted`` limits m.
+    deviations
+        float64 of shape (13,): standard deviations of the prior, in the order of `PRIOR_SPREADS`.
+    """
+    # it takes longer to load than an answer, and a model that is asked has learnt
+    from scipy.optimize import minimize
+    from scipy.special import expit, logit
+
+    features, own, unseen = (
+        np.concatenate([getattr(each, name) for each in likelihoods])
+        for name in ("features", "own", "unseen")
+    )
+    kinds = np.concatenate([each.kinds for each in likelihoods])
+    weights = np.concatenate([each.weights for each in likelihoods])
+    n = features.shape[1]
+    prior = np.r_[start.coefficients, np.log(start.spreads), logit(start.trusts)]
+    limit = math.log(MOST_TIMES * start.n_fitted) if math.isfinite(start.n_fitted) else math.inf
+    ruled_out = np.where(max(limit, LOGS[0]) < LOGS, -np.inf, 0.0)
+    is_kind = kinds[:, None] == np.arange(2)
+
+    def find_loss(point: FloatArray) -> tuple[float, FloatArray]:
+        spreads, trusts = np.exp(point[n : n + 2])[kinds], expit(point[n + 2 :])[kinds]
+        line = features @ point[:n]
+        inside = (line > LOGS[0]) & (line < LOGS[-1])
+        z = (LOGS - np.clip(line, LOGS[0], LOGS[-1])[:, None]) / spreads[:, None]
+        before = trusts[:, None] * own - z**2 / 2 + ruled_out
+        (first, laws), (second, after) = _normalise(before), _normalise(before + unseen)
+        moved = after - laws
+        slopes = np.r_[
+            (weights * inside * (moved * z).sum(axis=1) / spreads) @ features,
+            (weights * (moved * z**2).sum(axis=1)) @ is_kind,
+            (weights * (moved * own).sum(axis=1) * trusts * (1 - trusts)) @ is_kind,
+        ]
+        away = (point - prior) / deviations
+        loss = float((away**2).sum() / 2 - weights @ (second - first))
+        return loss, away / deviations - slopes
+
+    found = minimize(find_loss, prior, jac=True, method="L-BFGS-B").x
+    return replace(
+        start,
+        coefficients=tuple(found[:n].tolist()),
+        spreads=tuple(np.exp(found[n : n + 2]).tolist()),
+        trusts=tuple(expit(found[n + 2 :]).tolist()),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """Cells of all questions, one after the other, and where each question begins."""
-
-    starts: IntArray
-    owners: IntArray
-    chances: FloatArray
-    seen: FloatArray
-    unseen: FloatArray
-
-    @classmethod
-    def of(cls, asked: Sequence[_Asked]) -> _Cells:
-        sizes = [each.chances.size for each in asked]
-        return cls(
-            np.concatenate([[0], np.cumsum(sizes)[:-1]]),
-            np.repeat(np.arange(len(asked)), sizes),
-            np.concatenate([each.chances for each in asked]),
-            np.concatenate([each.seen for each in asked]).astype(np.float64),
-            np.concatenate([each.unseen for each in asked]).astype(np.float64),
-        )
-
-    def add_up(self, values: FloatArray) -> FloatArray:
-        """Sums over the cells of each question."""
-        sums: FloatArray = np.add.reduceat(values, self.starts)
-        return sums
-
-
-def _maximise(
-    design: FloatArray,
-    cells: _Cells,
-    seen: FloatArray,
-    weights: FloatArray,
-    limits: tuple[float, float],
-) -> FloatArray:
-    """Posterior mode of the coefficients of log m, of questions with weights."""
-    # they take longer to load than an answer, and a model that is asked has learnt
-    from scipy.optimize import minimize
-    from scipy.special import digamma, gammaln
-
-    n_features = design.shape[1] - MOST_VARIABLES
-    prior = np.r_[np.full(MOST_VARIABLES, ASSUMED_LOG), np.zeros(n_features)]
-    spread = np.r_[np.full(MOST_VARIABLES, LOG_SPREAD), np.full(n_features, COEFFICIENT_SPREAD)]
-    n_seen, n_unseen = cells.add_up(seen), cells.add_up(cells.unseen)
-
-    def find_loss(coefficients: FloatArray) -> tuple[float, FloatArray]:
-        logs = design @ coefficients
-        inside = (logs > limits[0]) & (logs < limits[1])
-        m = np.exp(np.clip(logs, *limits))
-        alpha, total = m[cells.owners] * cells.chances + seen, m + n_seen
-        gained = cells.add_up(gammaln(alpha + cells.unseen) - gammaln(alpha))
-        likelihood = weights * (gammaln(total) - gammaln(total + n_unseen) + gained)
-        slopes = cells.add_up((digamma(alpha + cells.unseen) - digamma(alpha)) * cells.chances)
-        slopes = digamma(total) - digamma(total + n_unseen) + slopes
-        slopes = weights * slopes * m * inside
-        away = (coefficients - prior) / spread
-        return float((away**2).sum() / 2 - likelihood.sum()), away / spread - slopes @ design
-
-    found = minimize(find_loss, prior, jac=True, method="L-BFGS-B")
-    return np.asarray(found.x, np.float64)
+def _normalise(logs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of the sums of exponentials along rows, and the rows as shares."""
+    highest = logs.max(axis=1, keepdims=True)
+    shares = np.exp(logs - highest)
+    sums = shares.sum(axis=1, keepdims=True)
+    return (highest + np.log(sums))[:, 0], shares / sums

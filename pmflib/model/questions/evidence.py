@@ -64,9 +64,6 @@ class Evidence:
     n_counted
         Samples that tables of more than two variables were counted in, where these are not all: a part that follows
         from the data alone. None where they are all.
-    measure_effect
-        Independent samples that a table is worth by the design, for each that it would be worth by weights alone; None
-        where no design is known.
     """
 
     schema: Schema
@@ -76,7 +73,6 @@ class Evidence:
     count_samples: CountSamples | None = None
     plan_samples: Callable[[Sequence[TableRequest]], float] | None = None
     n_counted: int | None = None
-    measure_effect: Callable[[TableRequest], float] | None = None
     _known: dict[TableRequest, IntArray | None] = field(default_factory=dict)
 
     @classmethod
@@ -91,7 +87,8 @@ class Evidence:
         SchemaError
             If counts and model are of different schemas, or samples do not fit the schema.
         PmfError
-            If a design is given with counts, or is of another number of rows.
+            If a design is given with counts, or is of another number of rows; if there is none for samples of a model
+            that was fitted with weights.
         """
         schema = model.schema
         if isinstance(data, Evidence):
@@ -108,6 +105,11 @@ class Evidence:
             n_rows = int(counts.n_rows.sum())
             return cls(schema, n_rows, is_weighted, lambda: counts.tables.sum(axis=0))
         codes = schema.encode(data)
+        if design is None and "n_effective" in model.origin:
+            raise PmfError(
+                "data is given without weights, and the model was fitted with weights; give "
+                "design=pmflib.SurveyDesign(weight) with those of these rows, or of ones"
+            )
         if design is not None:
             if design.n_rows != len(codes):
                 raise PmfError(
@@ -115,9 +117,8 @@ class Evidence:
                 )
             counted = partial(count_designed, codes, schema, design)
             n_rows = round(design.weights.n_effective)
-            effect = partial(measure_effect, codes, schema, design)
             is_effective = not design.is_simple
-            return cls(schema, n_rows, is_effective, None, counted, measure_effect=effect)
+            return cls(schema, n_rows, is_effective, None, counted)
 
         def count(requests: Sequence[TableRequest]) -> tuple[Sequence[IntArray], int]:
             return count_codes(codes, schema, requests), len(codes)
@@ -197,18 +198,6 @@ def count_designed(
         shares, n = design.find_effective(cells, math.prod(sizes))
         found.append((shares * n).reshape(sizes))
     return found, round(design.weights.n_effective)
-
-
-def measure_effect(
-    codes: IntArray, schema: Schema, design: SurveyDesign, request: TableRequest
-) -> float:
-    """Samples that a table is worth by a design, for each that it is worth by the weights of its rows; 1 of none."""
-    cells, sizes = _find_cells(codes, schema, request)
-    weights = design.weights.units[cells >= 0].astype(np.float64)
-    if not weights.size:
-        return 1.0
-    n = design.find_effective(cells, math.prod(sizes))[1]
-    return n * float((weights**2).sum()) / float(weights.sum()) ** 2
 
 
 def _find_cells(
@@ -303,9 +292,8 @@ def open_evidence(
         return None
     if counted is None:
         return Evidence(schema, n_rows, is_weighted, read_pairs)
-    effect = counted.measure_effect if _read_design(store, dataset) else None
     known = read_pairs, counted, counted.plan
-    return Evidence(schema, n_rows, is_weighted, *known, measure_effect=effect)
+    return Evidence(schema, n_rows, is_weighted, *known)
 
 
 def _read_design(store: Store, dataset: Reference | None) -> dict[str, Any]:
@@ -332,7 +320,6 @@ class _StoredCounts:
     schema: Schema
     client: Client
     budget: float | None
-    effects: dict[TableRequest, float] = field(default_factory=dict)
 
     def __call__(self, requests: Sequence[TableRequest]) -> tuple[list[IntArray], int]:
         def write(folder: Path, work: Path) -> dict[str, Any]:
@@ -360,7 +347,6 @@ class _StoredCounts:
         except StoreError:
             # a store that may only be read keeps nothing
             found = self._count(requests)
-            self._keep(requests, found.tables, found.weighted)
             return found.to_samples()
         folder = self.store.locate(entry.reference)
         cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
@@ -382,26 +368,7 @@ class _StoredCounts:
         known = facts["sizes"]
         worth = None if known is None else [math.inf if each is None else each for each in known]
         weighted = WeightedTables(sums, squares, facts["shift"], totals, worth)
-        self._keep(requests, counted, weighted)
         return weighted.to_samples(counted, n)
-
-    def measure_effect(self, request: TableRequest) -> float:
-        """Samples that a table is worth by the design, for each that it would be worth by weights alone."""
-        if request not in self.effects:
-            self([request])
-        return self.effects[request]
-
-    def _keep(
-        self,
-        requests: Sequence[TableRequest],
-        tables: Sequence[IntArray],
-        weighted: WeightedTables | None,
-    ) -> None:
-        """Keep what tables are worth by the design; as much as by weights where that is not known of these blocks."""
-        if weighted is None or weighted.sizes is None:
-            self.effects.update(dict.fromkeys(requests, 1.0))
-        else:
-            self.effects.update(zip(requests, weighted.find_effects(tables), strict=True))
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
         """Seconds that counting takes one core, about; 0 of what was counted before."""

@@ -1,4 +1,4 @@
-"""The whole of ``pipeline.toml``, and a first draft of it."""
+"""Sections of ``pipeline.toml``, and drafts of configurations."""
 
 from pmflib_tasks.config.data_sections import Guard, GuardLimits, QualityConfig, StoreConfig
 from pmflib_tasks.config.loading import load_config, make_config, make_crowd

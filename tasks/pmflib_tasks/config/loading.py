@@ -1,4 +1,4 @@
-"""Read and check a configuration, or a section of one; drafts of configurations for a person to go on with."""
+"""Load and validate a configuration or one of its sections, and draft configurations for review."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from pmflib_tasks.config.model_sections import QUICK, CrowdConfig
 from pmflib_tasks.config.pipeline import PipelineConfig
 
 MAX_CONFIG_BYTES = 8 << 20
-"""Largest configuration file that is read, bytes: room for a hundred thousand paths of sources."""
+"""Maximum size in bytes of a configuration file: room for a hundred thousand source paths."""
 FAR = "../../.."
-"""Prefix of a relative path that is too long to read; the full path is written instead."""
+"""Prefix of a relative path that is hard to read; the full path is written instead."""
 
 
 def load_config(path: str | Path) -> PipelineConfig:
-    """Read and check a pipeline configuration.
+    """Load and validate a pipeline configuration.
 
     Raises
     ------
     ConfigError
-        If the file is absent, cannot be read, is not TOML, or an option is unknown, missing or out of
-        range: one line each.
+        If the file is missing, cannot be read, is not TOML, or an option is unknown, missing or out of range (one line
+        each).
     """
     path = Path(path)
     try:
@@ -68,20 +68,20 @@ def load_config(path: str | Path) -> PipelineConfig:
 
 
 def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConfig:
-    """Check a configuration given as nested dictionaries.
+    """Validate a configuration given as nested dictionaries.
 
     Raises
     ------
     ConfigError
-        If an option is unknown, missing or out of range: one line each.
+        If an option is unknown, missing or out of range (one line each).
     """
     if "base" in data:
-        raise ConfigError("base: relative paths start from the configuration file; remove it")
+        raise ConfigError("base: paths are relative to the configuration file; remove base")
     return validate_section(PipelineConfig, data | {"base": str(Path(base).resolve())}, depth=2)
 
 
 def make_crowd(data: dict[str, Any]) -> CrowdConfig:
-    """Check the section of a configuration on label logs given as a dictionary.
+    """Validate the section on label logs, given as a dictionary.
 
     Raises
     ------
@@ -127,27 +127,27 @@ def draft_config(
     Parameters
     ----------
     source
-        Where the data are; defaults are left out.
+        Location of the data; defaults are omitted.
     rank
         Number of latent states, or "auto".
     method, dependence
         As in `ModelConfig`.
     notes
-        What the reviewer should check, as comments.
+        Points to review, written as comments.
     crowd
-        How labels are found, where that is what the pipeline is for.
+        Options for label logs, if the pipeline is for one.
     target
-        Variable that the model is to predict.
+        Variable to predict.
     likely_weight
-        Column that looks like the weight of samples: it is proposed in a comment.
+        Column that is probably the weight of samples, proposed in a comment.
     likely_replicates
-        Pattern of the columns that look like replicate weights, likewise.
+        Pattern of the columns that are probably replicate weights, likewise.
     on_duplicate
         As in `SchemaOptions`.
     seed
         Seed of the pipeline.
     quick
-        Whether the choice of the rank may take a minute alone.
+        Whether to limit the choice of the rank to a minute.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def draft_config(
     """
     more = [] if crowd is None else ["[crowd]", *_draft_lines(crowd, "method"), ""]
     described = "" if method == "auto" else (PAIR_METHODS | SAMPLE_METHODS)[method].description
-    # what notes quote from data may hold line ends, which would end the comment
+    # data quoted in notes may contain line ends, which would end the comment
     comments = ["# review: " + re.sub(r"[\x00-\x1f\x7f]+", " ", note) for note in notes]
     return "\n".join(
         [
@@ -178,7 +178,7 @@ def draft_config(
             'on_unknown_level = "quarantine"  # or "missing", "error"',
             "",
             "[store]",
-            'path = "store"  # results, and what is needed to go on from them',
+            'path = "store"  # results, and what later runs need to continue',
             "",
             "[model]",
             f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
@@ -192,7 +192,7 @@ def draft_config(
             "",
             *(["[em]", f"target = {_quote(target)}", ""] if target is not None else []),
             "[evaluate]",
-            "hide = 0.2  # share of the held-out answers that are predicted from the others",
+            "hide = 0.2  # share of the held-out answers that are hidden and predicted from the others",
             "",
             *more,
         ]
@@ -200,24 +200,24 @@ def draft_config(
 
 
 def _propose_replicates(pattern: str) -> list[str]:
-    """Comments with the lines of replicate weights."""
+    """Return comments with proposed options for replicate weights."""
     names = sorted((begin for begin in MADE_BY if pattern.lower().startswith(begin)), key=len)
     method, fay = MADE_BY[names[-1]] if names else ("BRR", None)
     others = '"BRR", "Fay" with fay, "JK1", "JK2", "JKn" with replicate_factors, or "bootstrap"'
     return [
-        f"# replicates = {_quote(pattern)}  # they look like replicate weights; they need the weight as well",
+        f"# replicates = {_quote(pattern)}  # probably replicate weights; they require the weight as well",
         f"# replicate_method = {_quote(method)}  # a guess; the survey's documentation says: {others}",
         *([] if fay is None else [f"# fay = {fay}"]),
     ]
 
 
 def relate(source: SourceOptions, base: Path) -> SourceOptions:
-    """Source as seen from the folder of the configuration; data far away from it keep their full path."""
+    """Make the path of a source relative to the folder of the configuration, unless it is far away."""
     return source.model_copy(update={"path": relate_path(str(source.path), base)})
 
 
 def relate_path(path: str, base: Path) -> str:
-    """Path as seen from a folder; far away from it, or a URL, it stays as it is."""
+    """Make a path relative to a folder; URLs and paths far away are unchanged."""
     if "://" in path:
         return path
     near = os.path.relpath(path, escape_text(str(base.resolve())))
@@ -225,15 +225,15 @@ def relate_path(path: str, base: Path) -> str:
 
 
 def _quote(text: str) -> str:
-    """Text as a basic string of TOML."""
+    """Quote text as a basic TOML string."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _draft_lines(section: BaseModel, *always: str) -> list[str]:
-    """Options of a section that are not the default, and some that are given always."""
+    """Return the options of a section that differ from the default, and some that are always written."""
     options = section.model_dump(mode="json")
     given = section.model_dump(mode="json", exclude_defaults=True)
-    # JSON strings, booleans and lists of strings are TOML as well
+    # JSON strings, booleans and lists of strings are also valid TOML
     return [
         f"{name} = {json.dumps(value, ensure_ascii=False)}"
         for name, value in options.items()

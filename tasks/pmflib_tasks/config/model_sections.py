@@ -1,4 +1,4 @@
-"""Sections on models: how they are fitted, evaluated, put live, and what label logs are for."""
+"""Configuration sections on models: fitting, evaluation, promotion, and label logs."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from pmflib.ingest.section import Section
 SECONDS = {"s": 1, "min": 60, "h": 3600}
 """Seconds of each unit."""
 QUICK = "1min"
-"""What `--quick` sets."""
+"""Budget set by `--quick`."""
 LONGEST_CHOICE = 7 * 24 * 3600
-"""Longest time that is accepted, seconds: a week."""
+"""Longest accepted time, seconds: a week."""
 
 
 def check_budget(text: str) -> str:
-    """Return the text if it reads.
+    """Return the text if it is a valid budget.
 
     Raises
     ------
     ValueError
-        If it does not.
+        If it is not.
     """
     read_budget(text)
     return text
 
 
 def read_budget(text: str) -> float:
-    """Seconds that a text such as "10min" stands for.
+    """Parse a time such as "10min" to seconds.
 
     Raises
     ------
     ValueError
-        If it is no whole number above 0 with a unit, or longer than ``LONGEST_CHOICE``.
+        If it is not a whole number above 0 with a unit, or longer than ``LONGEST_CHOICE``.
     """
     found = re.fullmatch(r"([0-9]{1,9})(s|min|h)", text)
     seconds = 0 if found is None else int(found[1]) * SECONDS[found[2]]
     if not 0 < seconds <= LONGEST_CHOICE:
         raise ValueError(
-            f"{text!r} is no time above 0 up to {LONGEST_CHOICE // 3600}h; write seconds, minutes or hours, as "
+            f"{text!r} is not a time above 0 and up to {LONGEST_CHOICE // 3600}h; write seconds, minutes or hours, as "
             "'30s', '10min' or '2h'"
         )
     return float(seconds)
@@ -63,30 +63,30 @@ def read_budget(text: str) -> float:
 HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 """Hours of each unit."""
 NEVER = "never"
-"""What is written for no end."""
+"""Text for no end."""
 LONGEST_REFRESH = timedelta(days=36_500)
-"""Longest time that is accepted: a century."""
+"""Longest accepted time: a century."""
 
 
 def check_refresh(text: str) -> str:
-    """Return the text if it reads.
+    """Return the text if it is a valid time.
 
     Raises
     ------
     ValueError
-        If it does not.
+        If it is not.
     """
     read_refresh(text)
     return text
 
 
 def read_refresh(text: str) -> timedelta | None:
-    """Time that a text such as "30d" stands for; None for "never".
+    """Parse a time such as "30d"; None for "never".
 
     Raises
     ------
     ValueError
-        If it is no whole number with a unit, or longer than ``LONGEST_REFRESH``.
+        If it is not a whole number with a unit, or longer than ``LONGEST_REFRESH``.
     """
     if text == NEVER:
         return None
@@ -94,22 +94,24 @@ def read_refresh(text: str) -> timedelta | None:
     time = None if found is None else timedelta(hours=int(found[1]) * HOURS[found[2]])
     if time is None or time > LONGEST_REFRESH:
         raise ValueError(
-            f"{text!r} is no time up to {LONGEST_REFRESH.days}d; write hours, days or weeks, as '36h', '30d' or '4w', "
-            f"or {NEVER!r}"
+            f"{text!r} is not a time up to {LONGEST_REFRESH.days}d; write hours, days or weeks, as '36h', '30d' or "
+            f"'4w', or {NEVER!r}"
         )
     return time
 
 
 class ModelConfig(Section):
-    """The fit from pairwise marginals."""
+    """Model and fit from pairwise marginals."""
 
     rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"]
-    """Number of latent states; auto chooses it on held-out training folds, then on the validation folds. Of method
-    "compare", that of the latent classes; the number of states of traits is chosen."""
+    """Number of latent states; "auto" chooses it on held-out training folds, then on the validation folds. For method
+    "compare", that of the latent classes; the number of states for traits is chosen automatically.
+    """
     rank_budget: Annotated[str, AfterValidator(check_budget)] = "10min"
-    """Processor time that the choice of the rank may take: "30s", "10min", "2h". What is compared follows from a model
-    of what fits of that size cost, and not from a clock: the choice is the same on every machine, and may take some
-    more or less. `pmf run --quick` sets "1min". The reasons of a choice name what was left out for it."""
+    """Processor time for the choice of the rank: "30s", "10min", "2h". What is compared depends on a cost model rather
+    than a clock, so the choice is the same on every machine, and the actual time may differ. `pmf run --quick` sets
+    "1min". The reasons of a choice mention what was left out.
+    """
     method: Annotated[
         str,
         AfterValidator(lambda name: find_method(PAIR_METHODS | SAMPLE_METHODS, name).name),
@@ -120,31 +122,33 @@ class ModelConfig(Section):
         ),
     ] = "auto"
     dependence: Literal["none", "auto", "tree"] = "none"
-    """Whether variables of latent classes may depend on each other within a state, along forests that are found. auto
-    fits them where pairs depart clearly from the model without, and takes them where the validation folds say so; tree
-    does in any case."""
+    """Whether variables may depend on each other within a latent class, along forests that are estimated. "auto" fits
+    forests if pairs deviate clearly from the model without them, and uses them if the validation folds improve; "tree"
+    always uses them.
+    """
     refresh: Annotated[str, AfterValidator(check_refresh)] = "30d"
-    """How long a model is refitted warm, by passes from the live model, after the last fit from scratch: days as "30d",
-    hours as "36h", weeks as "4w"; "0d" fits from scratch in every run, "never" only where it has to be."""
+    """How long a model is refitted from a warm start, by passes from the live model, after the last fit from scratch:
+    days as "30d", hours as "36h", weeks as "4w". "0d" fits from scratch in every run, "never" only when necessary.
+    """
 
     @property
     def refresh_after(self) -> timedelta | None:
-        """Age of the last fit from scratch from which another is due; None is never."""
+        """Return the age of the last fit from scratch at which another is due; None for never."""
         return read_refresh(self.refresh)
 
     @property
     def rank_seconds(self) -> float:
-        """The budget of the choice, seconds of processor time."""
+        """Return the budget of the choice, seconds of processor time."""
         return read_budget(self.rank_budget)
 
     @property
     def settled_rank(self) -> int:
-        """The rank as a number.
+        """Return the rank as a number.
 
         Raises
         ------
         ConfigError
-            If it is yet to be chosen.
+            If it has not been chosen yet.
         """
         if self.rank == "auto":
             raise ConfigError("model.rank is 'auto'; run the stage select first, or give a number")
@@ -152,63 +156,74 @@ class ModelConfig(Section):
 
 
 class EMConfig(Section):
-    """Refinement by passes over the samples."""
+    """Refinement by EM passes over the samples."""
 
     max_passes: Annotated[int, Field(ge=0, lt=2**31)] = LIMITS.max_passes
     tol: Annotated[float, Field(ge=0)] = LIMITS.tol
-    """Stop when what passes may still gain is estimated to be less than this share of the objective."""
+    """Stop when the estimated gain of further passes is below this fraction of the objective."""
     pseudo_count: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
-    """Pseudo-count per level and latent state, shaped by the variable's marginal; auto compares several on the
-    validation folds."""
+    """Pseudo-count per level and latent state, proportional to the variable's marginal; "auto" compares several on the
+    validation folds.
+    """
     members: Annotated[int, Field(ge=1, lt=2**31)] = 1
-    """Number of fits from independent starts whose probabilities are averaged: a model of members x rank states."""
+    """Number of fits from independent starts whose probabilities are averaged, giving a model with members x rank
+    states.
+    """
     distil: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Rank of a single model to fit to samples drawn from the average; 0 = keep the average."""
+    """Rank of a single model fitted to samples drawn from the average; 0 keeps the average."""
     patience: Annotated[int, Field(ge=1, lt=2**31)] = LIMITS.patience
-    """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
+    """Number of passes without an improvement of the held-out log-likelihood before stopping; the best model is
+    kept.
+    """
     target: str | None = None
-    """Variable that the model is to predict: the validation folds compare models by its log-likelihood given the
-    others, small fits raise that, and the report says how well it is predicted; by default all variables are alike."""
+    """Variable to predict: models are compared on the validation folds by its log-likelihood given the others, small
+    fits maximise it, and the report shows the prediction error. By default all variables are treated alike.
+    """
     accelerate: bool = False
-    """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
+    """Extrapolate from every two passes (SQUAREM), which saves passes if EM runs to convergence."""
     errors: Literal["auto", "linear", "refit", "off"] = "auto"
-    """Standard errors and intervals of parameters: of latent classes by the strata and units, or the replicate weights,
-    of the source, else by the information of the samples. auto finds them in one pass where that takes a moment; linear
-    in one pass in any case, up to 2,000 probabilities; refit fits again to each replicate, or without each of at most
-    some 200 groups of units, all side by side; off finds none."""
+    """Standard errors and intervals of parameters. For latent classes they use the strata and units, or the replicate
+    weights, of the source, otherwise the information of the samples. "auto" computes them in one pass if that takes
+    little time; "linear" always computes them in one pass, for up to 2,000 probabilities; "refit" refits for each
+    replicate, or without each of at most about 200 groups of units, in parallel; "off" computes none.
+    """
 
 
 class EvaluateConfig(Section):
-    """What is held out, and how the model is evaluated on it."""
+    """Held-out data, and evaluation of the model on them."""
 
     validation_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Folds kept from training to choose the number of passes; 0 = stop by ``tol`` alone."""
+    """Number of folds held out for choosing the number of passes; 0 stops by ``tol`` only."""
     test_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Folds kept from training and from every choice, for the scores that are reported."""
+    """Number of folds held out from training and from all choices, for the reported scores."""
     hide: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the observed cells of the test samples that are hidden and predicted from the others."""
 
 
 class GateConfig(Section):
-    """When a new model replaces the live one: `docs/gate.md`.
+    """Conditions under which a new model replaces the live one; see `docs/gate.md`.
 
-    Both predict the same hidden cells, of today's test samples and of those that the live model was scored on when it
-    was made. The new one goes live if on both it is sure not to lose more than is tolerated.
+    Both models predict the same hidden cells, in today's test samples and in those that the live model was scored on
+    when it was made. The new model goes live if, in both sets, its loss is not larger than tolerated with sufficient
+    certainty.
     """
 
     least_cells: Annotated[int, Field(ge=1)] = 100
-    """Hidden cells below which a set of samples decides nothing, whatever its error: of fewer, an error that comes once
-    in a hundred cells is as likely as not to be missed by the estimate of the error itself."""
+    """Minimum number of hidden cells for a set of samples to count. With fewer, errors that occur once in a hundred
+    cells may be missed by the estimate of the standard error.
+    """
     standard_errors: Annotated[float, Field(gt=0)] = 2.0
-    """Standard errors of the paired gain that chance is given: two let a model that is as bad as is just tolerated pass
-    in 2.3 % of cases. Of few samples it is the quantile of Student's t of the same chance."""
+    """Margin for chance, in standard errors of the paired gain: with two, a model that is just as bad as tolerated
+    passes in 2.3 % of cases. For few samples, the quantile of Student's t with the same probability is used.
+    """
     largest_loss: Annotated[float, Field(ge=0)] = 0.02
-    """Loss that is tolerated, nats per hidden cell: 0.02 makes true answers 2 % less probable, which nobody notices,
-    and is far below what corrupted files cost. 0 lets a model go live only where it is sure to be better."""
+    """Tolerated loss, nats per hidden cell: 0.02 makes true answers 2 % less probable, which is unnoticeable and far
+    below the effect of corrupted files. With 0, a model goes live only if it is certainly better.
+    """
 
 
 class CrowdConfig(Section):
-    """True labels of tasks that many workers have labelled: `pmf crowd`."""
+    """True labels of tasks labelled by many workers: `pmf crowd`."""
 
     method: Annotated[
         str,
@@ -219,29 +234,33 @@ class CrowdConfig(Section):
         ),
     ] = "auto"
     em: bool = True
-    """Whether a method of co-occurrences is followed by passes over the tasks."""
+    """Whether methods based on co-occurrences are followed by passes over the tasks."""
     tol: Annotated[float, Field(ge=0)] = LABEL_LIMITS.tol
     """Stop when a pass moves at most this share of the labels between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Labels that may be given; by default all that were given."""
+    """Possible labels; by default all labels that occur."""
     ordinal: bool = False
-    """Whether classes are in the order of ``classes``, or of numbers, and mistakes likelier the nearer they are, as far
-    as the log says so; for the methods "auto" and "balanced"."""
+    """Whether classes are ordered (as in ``classes``, or numerically), so that errors to neighbouring classes are more
+    likely if the log supports it; for the methods "auto" and "balanced".
+    """
     known: Annotated[str, Field(min_length=1)] | None = None
-    """File of tasks whose true label is known, with the columns for tasks and labels that the log has: they are
-    certain, and nearly so in the passes. Rows of other tasks or labels, or that contradict each other, are set
-    aside."""
+    """File of tasks with known true labels, with the log's columns of tasks and labels: these labels are certain in the
+    output, and almost certain in the passes. Rows with other tasks or labels, or that contradict each other, are
+    rejected.
+    """
     classifier: Annotated[str, Field(min_length=1)] | None = None
-    """File of class probabilities of a model, Parquet or CSV: the column for tasks that the log has, and one for each
-    class. They count beside the labels for what they are worth; rows of other tasks are left out."""
+    """File of a model's class probabilities, Parquet or CSV: the log's column of tasks, and one column per class. They
+    are combined with the labels according to their accuracy; rows of other tasks are ignored.
+    """
     warm: bool = False
-    """Whether passes go on from the live model of the workers, which takes a few in place of dozens, and the number of
-    subclasses stays. Labels are then those of a full run but for what `tol` leaves open: not the same bits. For methods
-    that pass over the tasks."""
+    """Whether passes start from the live model of the workers, which takes a few passes instead of dozens and keeps the
+    number of subclasses. Labels then agree with those of a full run up to `tol`, not bit for bit. For methods that
+    iterate over the tasks.
+    """
 
     @property
     def begins_with_pairs(self) -> bool:
-        """Whether the method is one of co-occurrences."""
+        """Return whether the method is based on co-occurrences."""
         return CROWD_METHODS[self.method].family == "pairs"
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The whole of ``pipeline.toml``: its sections, and what they must have in common."""
+"""The complete configuration ``pipeline.toml``: its sections, and conditions that involve several of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pmflib_tasks.config.model_sections import (
 
 @dataclass(frozen=True)
 class FoldSplit:
-    """Folds for training, for choosing and for the final scores."""
+    """Folds for training, for choices and for the final scores."""
 
     train: tuple[int, ...]
     validation: tuple[int, ...]
@@ -39,7 +39,7 @@ class FoldSplit:
 
 
 def split_folds(n_folds: int, n_validation: int, n_test: int) -> FoldSplit:
-    """Split folds: the last ones test, those before them validate, the rest train; any may be none but the last."""
+    """Split folds: the last ones test, those before validate, and the rest, at least one, train."""
     first_test = n_folds - n_test
     first_validation = first_test - n_validation
     return FoldSplit(
@@ -50,41 +50,46 @@ def split_folds(n_folds: int, n_validation: int, n_test: int) -> FoldSplit:
 
 
 MAX_NAME = 100
-"""Longest name of a pipeline, characters: folders and drafts are named after it, and names end at 255 bytes."""
+"""Maximum length of a pipeline's name, characters: folders and drafts are named after it, and file names are limited to
+255 bytes.
+"""
 
 
 class ClusterConfig(Section):
-    """Where blocks are worked on. Nothing here changes the result."""
+    """Where blocks are processed. Nothing here changes the results."""
 
     address: str = ""
     """Address of a Dask scheduler; empty starts workers on this machine. PMF_DASK_ADDRESS overrides it."""
     workers: Annotated[int, Field(ge=0, le=4096)] = 0
-    """Number of workers on this machine; 0 = one per core. With an address, threads that tasks are made for where more
-    workers are to come than there are: adaptive clusters."""
+    """Number of workers on this machine; 0 for one per core. With an address: number of threads to plan for if more
+    workers will join, as in adaptive clusters.
+    """
     processes: bool = False
     """Whether workers are processes; threads share memory and start faster."""
     memory_limit: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Bytes that the data of each worker may take; of the run, where workers are threads of it. 0 = 70 % of what the
-    worker has: its memory limit, or what its machine has free."""
+    """Memory limit in bytes for the data of each worker, or of the run if its workers are threads. 0 uses 70 % of the
+    worker's memory limit or of its machine's free memory.
+    """
     patience: Annotated[float, Field(ge=0, le=1e6)] = 300.0
-    """Seconds to wait for a scheduler that does not answer, and for workers where there are none."""
+    """Time to wait for a scheduler that does not respond, and for workers if there are none, seconds."""
 
 
 class LineageConfig(Section):
-    """Events of the OpenLineage specification: what each run read and wrote. Nothing here changes the result."""
+    """OpenLineage events: what each run read and wrote. Nothing here changes the results."""
 
     events: Literal["file", "client", "off"] = "file"
-    """Where they go: to lineage/events.jsonl of the store; to whatever the client library of OpenLineage is
-    configured for, by openlineage.yml or OPENLINEAGE_URL (pip install pmflib[lineage]); or nowhere."""
+    """Destination of events: lineage/events.jsonl in the store; the destination configured for the OpenLineage client
+    by openlineage.yml or OPENLINEAGE_URL (pip install pmflib[lineage]); or none.
+    """
     namespace: Annotated[str, Field(min_length=1)] = "pmf"
-    """Namespace of the jobs and of the artefacts."""
+    """Namespace of jobs and artefacts."""
 
 
 class PipelineConfig(Section):
-    """One pipeline: source, schema, store, model, EM, evaluation, guards, label log, gate, cluster, lineage, seed."""
+    """Configuration of a pipeline: the sections of ``pipeline.toml``."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
-    """Distinguishes the runs of several pipelines in one store: a file name."""
+    """Name that distinguishes the pipelines of a store; used as a file name."""
     source: SourceOptions
     schema_: Annotated[SchemaOptions, Field(alias="schema")] = SchemaOptions()
     window: WindowConfig = WindowConfig()
@@ -98,16 +103,16 @@ class PipelineConfig(Section):
     cluster: ClusterConfig = ClusterConfig()
     lineage: LineageConfig = LineageConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of everything that is random: starts, and what is hidden from the model."""
+    """Seed for everything random: starts, and the cells hidden for evaluation."""
     base: str = ""
-    """Folder that relative paths start from: the configuration file's."""
+    """Folder that paths are relative to: that of the configuration file."""
 
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
         if not re.fullmatch(r"\w[\w .-]*", name):
             raise ValueError(
-                f"{abridge(name)} is no file name; use letters, digits, spaces and . - _, a letter or digit first"
+                f"{abridge(name)} is not a file name; use letters, digits, spaces and . - _, a letter or digit first"
             )
         if len(name.encode()) > MAX_NAME:
             raise ValueError(

@@ -7,6 +7,7 @@ import pmflib as pmf
 from pmflib.core.errors import SchemaError
 from pmflib.model.questions import answering, support
 from pmflib.model.questions.answers import format_with_error
+from pmflib.model.questions.equivalent_samples import DISCOUNT
 from tests.model.questions.question_models import draw_counts, make_pets, make_survey
 
 MODEL = make_survey()
@@ -94,15 +95,15 @@ def test_answer__without_counts_it_is_a_number():
     assert found.support is None
     assert found.source == "model"
     assert found.value == pytest.approx(MODEL.marginal(["stars"])[3], rel=1e-12)
-    # 90 rows are assumed
     (m,) = found.equivalent_samples
-    assert m == pytest.approx(90, abs=0.1)
     p = found.value
-    assert found.standard_error == pytest.approx(np.sqrt(p * (1 - p) / (m + 1)))
+    assert found.standard_error == pytest.approx(np.sqrt(p * (1 - p) / (m / DISCOUNT + 1)))
     lines = [line.split() for line in repr(found).splitlines()]
     assert lines[0] == ["P(stars=4)"]
-    assert lines[-1][:2] == ["4", f"{found.value:.3f}"]
-    said = "the model alone, worth 90 rows (assumed: no unseen rows say what it is worth)"
+    level, number = lines[-1][:2]
+    assert level == "4"
+    assert float(number) == pytest.approx(found.value, abs=0.01)
+    said = f"the model alone, worth {m:,.0f} rows (assumed: no unseen rows say what it is worth)"
     assert ("from", said) in found.summary().facts
 
 
@@ -205,11 +206,12 @@ def test_answer__a_level_that_nobody_has_is_not_certain():
         for each in (found.numbers, found.standard_errors, found.intervals)
     )
     assert numbers[("other",)] == 0
-    # what the model was estimated from are these samples
-    assert 1 / (402 + m) < errors[("other",)] <= 1 / 402
+    # the model adds to the counts at most what it is worth
+    total = 1 / errors[("other",)] - 2
+    assert 300 < total <= 400 + m
     # Beta(1, n + 1): none of n rows, of even chances before
-    assert ends[("other",)] == pytest.approx([0, 1 - 0.025 ** (1 / 401)], abs=1e-4)
-    assert errors[("comedy",)] > 2 / 402
+    assert ends[("other",)] == pytest.approx([0, 1 - 0.025 ** (1 / (total + 1))], abs=1e-4)
+    assert errors[("comedy",)] > 2 / (total + 2)
     alone = model.ask("P(kind)", codes, source="counts")
     assert alone.value["other"] == 0
     assert alone.intervals[alone.labels.index(("other",)), 1] > 0

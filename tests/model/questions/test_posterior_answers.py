@@ -11,7 +11,7 @@ from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model import questions
 from pmflib.model.questions import answering, evidence
-from pmflib.model.questions.equivalent_samples import EquivalentSamples
+from pmflib.model.questions.equivalent_samples import DISCOUNT, EquivalentSamples
 from pmflib.model.questions.information import TablePMF
 from pmflib.model.questions.posterior import Posterior, find_beta_intervals
 from tests.model.questions.question_models import make_pets, make_survey, tabulate
@@ -75,6 +75,12 @@ def mix(codes, targets, given, m, model=MODEL):
     return (counts + m * give(tabulate(model), targets, given)) / (counts.sum() + m)
 
 
+def find_total(found, row=0):
+    """Rows that an answer is as sure as, by a number and its error."""
+    p = found.numbers[row]
+    return p * (1 - p) / found.standard_errors[row] ** 2 - 1
+
+
 def pick(found, labels):
     return float(found.numbers[found.labels.index(labels)])
 
@@ -117,9 +123,8 @@ def test_ask__is_the_mean_of_counts_and_model(text):
 
 def test_ask__level_sets_the_intervals():
     found = MODEL.ask("P(stars=4 | kind=comedy)", CODES, level=0.5)
-    (m,) = found.equivalent_samples
-    n, p = count(CODES, [0], {1: (1,)}).sum(), found.value
-    assert found.interval == pytest.approx(find_ends(p * (n + m), (1 - p) * (n + m), (0.25, 0.75)))
+    p, total = found.value, find_total(found)
+    assert found.interval == pytest.approx(find_ends(p * total, (1 - p) * total, (0.25, 0.75)))
     assert found.to_json()["level"] == 0.5
     for level in (0, 1, -1, 95):
         with pytest.raises(PmfError, match=f"level is {level}; give a share between 0 and 1"):
@@ -185,17 +190,20 @@ def test_ask__counts_of_pairs_know_two_variables():
         np.testing.assert_array_equal(by_pairs.numbers, by_rows.numbers)
         np.testing.assert_array_equal(by_pairs.intervals, by_rows.intervals)
         assert by_pairs.equivalent_samples == by_rows.equivalent_samples
-    learnt = EquivalentSamples(alone=(5.0, 4.0, 3.0, 2.0), n_questions=10, n_unseen=10)
+    learnt = EquivalentSamples((5.0, 4.0, 3.0, 2.0, 0, 0, 0, 0, 0), n_questions=10, n_unseen=10)
     model = pmf.JointPMF(
         MODEL.prior, MODEL.factors, SCHEMA, {"equivalent_samples": learnt.to_json()}
     )
     found = model.ask("P(stars | kind=drama, income=low)", pairs)
     assert found.source == "model"
-    assert list(found.equivalent_samples) == [pytest.approx(np.exp(3.0))]
+    # a normal law of log m about 3: less than e^3 rows on average over its weights
+    assert 2 < found.equivalent_samples[0] < np.exp(3.0)
     assert np.array_equal(found.numbers, model.ask("P(stars | kind=drama, income=low)").numbers)
     assert "counted" not in found.more
-    p, m = found.numbers[0], np.exp(3.0)
-    np.testing.assert_allclose(found.intervals[0], find_ends(p * m, (1 - p) * m), rtol=1e-9)
+    p, total = found.numbers[0], find_total(found)
+    assert total == pytest.approx(found.equivalent_samples[0] / DISCOUNT)
+    ends = find_ends(p * total, (1 - p) * total)
+    np.testing.assert_allclose(found.intervals[0], ends, rtol=1e-9)
 
 
 def test_ask__samples_have_what_the_model_rules_out():
@@ -236,8 +244,7 @@ def test_ask__conditions_nobody_has_are_answered_by_the_model():
     assert np.isnan(found.more["counted"]).all()
     assert found.support.given[0].samples == 0
     (m,) = found.equivalent_samples
-    p = found.numbers[0]
-    assert found.standard_errors[0] == pytest.approx(np.sqrt(p * (1 - p) / (m + 1)))
+    assert find_total(found) == pytest.approx(m / DISCOUNT)
 
 
 def test_ask__each_level_of_what_is_given_is_asked_apart():
@@ -284,9 +291,10 @@ def test_ask__measures_are_those_of_the_mean_table():
             "OR": "OR(stars=4; income>=10 | kind=comedy)",
         }.items()
     }
-    one = posterior_of([0], given, found["E"].equivalent_samples[0])
+    mean = posterior_of([0], given, found["E"].equivalent_samples[0])
+    one = posterior_of([0], given, found["median"].equivalent_samples[0])
     two = posterior_of([0, 3], given, found["H"].equivalent_samples[0])
-    assert found["E"].value == pytest.approx(questions.expected(one, "stars"))
+    assert found["E"].value == pytest.approx(questions.expected(mean, "stars"))
     assert found["median"].value == float(questions.quantile(one, "stars", 0.5))
     assert found["quantile"].value == float(questions.quantile(one, "stars", 0.8))
     assert found["odds"].value == pytest.approx(questions.odds(one, {"stars": "4"}))
@@ -344,8 +352,8 @@ def test_ask__events_with_sets_of_levels():
     table = mix(CODES, [0, 3], {1: (1,)}, m)
     p = table[[0, 3]][:, 1:].sum()
     assert found.value == pytest.approx(p)
-    n = count(CODES, [0, 3], {1: (1,)})
-    total = n.sum() + m
+    n, total = count(CODES, [0, 3], {1: (1,)}), find_total(found)
+    assert n.sum() <= total * (1 + 1e-9)
     assert found.interval == pytest.approx(find_ends(p * total, (1 - p) * total))
     assert found.more["samples"] == [n[[0, 3]][:, 1:].sum()]
 
@@ -357,27 +365,42 @@ def test_ask__a_variable_that_is_restricted_by_what_is_asked():
     assert table[:2].tolist() == [0, 0]
     for (stars,), number in zip(found.labels, found.numbers, strict=True):
         assert number == pytest.approx(table[int(stars) - 1])
-    # it is a question of two variables, not of three
-    apart = EquivalentSamples(intercepts=(0.0, 1.0, 2.0, 3.0), n_questions=1)
-    model = pmf.JointPMF(
-        MODEL.prior, MODEL.factors, SCHEMA, {"equivalent_samples": apart.to_json()}
-    )
-    assert list(model.ask("P(stars | stars>=3, kind=comedy)", CODES).equivalent_samples) == [
-        pytest.approx(np.e)
-    ]
+
+
+def sure(*intercepts):
+    """The model with a law of m that has next to no spread, and that counts do not change."""
+    law = EquivalentSamples((*intercepts, 0, 0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2, n_questions=1)
+    origin = {"equivalent_samples": law.to_json()}
+    return pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, origin)
 
 
 def test_ask__rows_by_number_of_variables():
-    learnt = EquivalentSamples(intercepts=(0.0, 1.0, 2.0, 3.0), n_questions=1)
-    model = pmf.JointPMF(
-        MODEL.prior, MODEL.factors, SCHEMA, {"equivalent_samples": learnt.to_json()}
-    )
+    model = sure(0.0, 1.0, 2.0, 3.0)
     for n, text in enumerate(("P(stars)", "P(stars | kind=drama)", "P(stars, kind | income=low)")):
         assert list(model.ask(text, CODES).equivalent_samples) == [pytest.approx(np.exp(n))]
     (m,) = model.ask(
         "P(stars | kind=drama, income=low, 'free text'='x=y')", CODES
     ).equivalent_samples
     assert m == pytest.approx(np.exp(3))
+    # what is asked for and given is one variable
+    found = model.ask("P(stars | stars>=3, kind=comedy)", CODES)
+    assert list(found.equivalent_samples) == [pytest.approx(np.e)]
+
+
+def test_ask__a_mean_has_a_weight_of_its_own():
+    law = EquivalentSamples((2.0,) * 4 + (2.0, 0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2)
+    origin = {"equivalent_samples": law.to_json()}
+    model = pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, origin)
+    mean, shares = (model.ask(f"{each}(stars | kind=drama)", CODES) for each in ("E", "P"))
+    assert list(mean.equivalent_samples) == [pytest.approx(np.exp(4))]
+    assert list(shares.equivalent_samples) == [pytest.approx(np.exp(2))]
+    # the expected value beside a PMF is that of a question for it
+    assert shares.expected == pytest.approx(mean.value)
+    assert shares.expected_error == pytest.approx(mean.standard_error)
+    counted, by_model = mean.more["counted"][0], mean.more["model"][0]
+    n = count(CODES, [0], {1: (0,)}).sum()
+    m = np.exp(4)
+    assert mean.value == pytest.approx((n * counted + m * by_model) / (n + m))
 
 
 def test_ask__all_is_missing_or_nothing_is_there():
@@ -419,14 +442,8 @@ def test_ask__too_many_rows(monkeypatch):
 
 
 def test_ask__without_unseen_rows_says_what_is_assumed():
-    assert str(EquivalentSamples()) == "90 rows, assumed: no rows were held out to learn it from"
     found = MODEL.ask("P(stars)", CODES)
-    assert list(found.equivalent_samples) == [pytest.approx(90.0, abs=0.1)]
-    said = dict(found.summary().facts)["from"]
-    assert (
-        said
-        == "counts, and the model as 90 rows more (assumed: no unseen rows say what it is worth)"
-    )
+    assert "assumed" in dict(found.summary().facts)["from"]
     assert found.is_assumed
     assert found.to_json()["equivalent_samples_assumed"]
     learnt = {"equivalent_samples": EquivalentSamples(n_questions=5, n_unseen=9).to_json()}
