@@ -141,11 +141,11 @@ _HOMES = {
     "standard_errors": "pmflib.fitting.standard_errors",
     "weigh_model": "pmflib.fitting.weighing",
 }
-"""Module of each name. All of them would take .3 s to import, of which a command like ``pmf --help`` needs nothing."""
+"""Module of each public name. Importing all of them takes 0.3 s, which a command like ``pmf --help`` can avoid."""
 
 
 _FOLDERS = {"crowd": "pmflib.crowd", "questions": "pmflib.model.questions"}
-"""Modules with names of their own."""
+"""Public modules."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Options of a command that are the fields of frozen dataclasses, which the Python interface takes as well."""
+"""Command options from the fields of frozen dataclasses, which the Python interface shares."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import typer
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each field of those parameters that are frozen dataclasses.
+    """Give a command one option for each field of its parameters that are frozen dataclasses.
 
-    The metadata of a field hold what `typer.Option` takes: "help", and where they apply "min", "show_default",
-    "rich_help_panel" and others. Besides these, "flags" are the names on the command line, "parsed_as" the type there,
-    and "separator" is what splits a text into a tuple. Fields without metadata are no options of the command.
+    The metadata of a field contain arguments of `typer.Option`: "help" and, if applicable, "min", "show_default",
+    "rich_help_panel" and others. In addition, "flags" are the names on the command line, "parsed_as" is the type there,
+    and "separator" splits a text into a tuple. Fields without metadata are not command options.
     """
     signature = inspect.signature(command, eval_str=True)
     kinds: dict[str, Any] = {
@@ -61,12 +61,12 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _list_options(kind: Any) -> list[Field[Any]]:
-    """Fields that are options of a command."""
+    """Return the fields that are options of a command."""
     return [each for each in fields(kind) if each.metadata]
 
 
 def _annotate(each: Field[Any], hint: Any) -> Any:
-    """Type of an option as typer reads it."""
+    """Return the type of an option for typer."""
     more = dict(each.metadata)
     parsed_as = more.pop("parsed_as", str if more.pop("separator", None) else None)
     if parsed_as is not None:
@@ -77,7 +77,7 @@ def _annotate(each: Field[Any], hint: Any) -> Any:
 
 
 def _take(each: Field[Any], value: Any) -> Any:
-    """Value of a field from that of its option."""
+    """Convert the value of an option to that of its field."""
     if "separator" in each.metadata:
         return tuple(value.split(each.metadata["separator"]))
     if isinstance(value, Enum):

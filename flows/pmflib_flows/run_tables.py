@@ -22,7 +22,7 @@ from pmflib_flows.tables import DIGITS, draw_table, make_table
 from pmflib_tasks.gate_decision import OF_WEIGHTED, GateNumbers
 from pmflib_tasks.guards.findings import Finding, find_recorded
 from pmflib_tasks.refit import Refit
-from pmflib_tasks.scoring.target_report import PREDICTORS, Estimate, TargetReport
+from pmflib_tasks.scoring.target_report import MEASURES, PREDICTORS, Estimate, TargetReport
 from pmflib_tasks.scoring.value_errors import list_error_rows
 
 if TYPE_CHECKING:
@@ -34,15 +34,6 @@ CONFUSED_SHOWN = 12
 """Maximum number of levels of a target for which the confusion matrix is shown; JSON always has it."""
 NAMED = 5
 """Maximum number of tasks and workers named; the facts have all."""
-
-MEASURES = {
-    "accuracy": "accuracy",
-    "log_loss": "log-loss (nats)",
-    "auc": "area under the curve",
-    "brier": "Brier score",
-    "calibration_error": "calibration error",
-}
-"""Names of the measures of a target, in the order shown."""
 
 ROWS = {
     "samples": "samples",
@@ -267,6 +258,11 @@ def describe_agreement(found: LabelSummary) -> Iterator[str]:
         yield (
             "no task has two labels: how good workers are cannot be seen, and confidence is what is assumed of them; "
             "have some tasks labelled again"
+        )
+    if found.unused_classes:
+        yield (
+            f"the fit hardly uses the classes {', '.join(found.unused_classes)}, although workers give them: compare "
+            "with --method balanced, or give known labels of them"
         )
     if found.alpha is not None:
         yield (

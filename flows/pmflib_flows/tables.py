@@ -1,4 +1,4 @@
-"""Tables on the terminal, and the formats of times and digests in them."""
+"""Tables on the terminal, and the length of digests in them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,3 @@ def draw_table(table: SummaryTable, *, narrow: bool = False) -> Group:
     drawn = table.fill(Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)) if narrow else Table())
     # a title of the table itself would be cut to the table's width
     return Group("", Text(show_text(table.title), style="bold"), drawn)
-
-
-def format_seconds(seconds: float) -> str:
-    """Format a time: 42 s, 7 min, 3.5 h, 2.1 days."""
-    if seconds < 99.5:
-        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    if seconds < 5970:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

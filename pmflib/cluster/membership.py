@@ -171,12 +171,12 @@ class Membership:
         reason = error.reason if isinstance(error, FutureCancelledError) else ""
         if reason == "scheduler-connection-lost" or self._client.status != "running":
             return LostSchedulerError(
-                f"the Dask scheduler at {self._address} has gone, or cannot be reached ({type(error).__name__}); start "
-                "it again: the same command goes on"
+                f"the Dask scheduler at {self._address} was lost or cannot be reached ({type(error).__name__}); start "
+                "it again, then run the same command to continue"
             )
         if reason:
             return ClusterError(
-                f"tasks at {self._address} were cancelled: {reason}; run again: it goes on"
+                f"tasks at {self._address} were cancelled: {reason}; run again to continue"
             )
         return error
 
@@ -219,8 +219,8 @@ class Membership:
     def _wait_for_workers(self, seconds: float) -> None:
         if seconds >= self._patience:
             raise ClusterError(
-                f"0 workers at {self._address}: none has come in {self._patience:g} seconds, which is what [cluster] "
-                "patience allows; start some there (dask worker), then run again: it goes on"
+                f"0 workers at {self._address}: none joined within {self._patience:g} seconds ([cluster] "
+                "patience); start some there (dask worker), then run again to continue"
             )
         limit = f"{self._patience:g} seconds ([cluster] patience)"
         if find_listeners(Notice):
@@ -306,16 +306,16 @@ class Membership:
 
     def _explain_killed(self, task: Any, worker: Any, n_deaths: int) -> PmfError:
         name = "-".join(map(str, task)) if isinstance(task, tuple) else str(task)
-        said = f"task {name} was on {n_deaths} workers that ended, one after the other, the last {worker.address}"
+        said = f"task {name} was on {n_deaths} workers that died one after the other, the last {worker.address}"
         limit = worker.memory_limit or 0
         if not limit:
-            return ClusterError(f"{said}; the logs of the workers say why")
+            return ClusterError(f"{said}; see the logs of the workers")
         expected = ""
         if self._plan_worker is not None:
             plan = self._plan_worker(max(1, worker.nthreads))
             expected = f", of which {plan.stage} was expected to take {format_bytes(plan.needed)}"
         return MemoryPlanError(
-            f"{said}: with a memory limit of {format_bytes(limit)}{expected}. Most likely they were killed for using "
-            "more: their logs say so. Give workers more memory or fewer threads; where workers are taken away often, "
+            f"{said}: with a memory limit of {format_bytes(limit)}{expected}. Most likely they were killed for "
+            "exceeding it (see their logs). Give workers more memory or fewer threads; if workers are often preempted, "
             "raise distributed.scheduler.allowed-failures of the scheduler"
         )

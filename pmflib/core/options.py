@@ -1,6 +1,6 @@
-"""Options that a function and a command have in common, as frozen dataclasses.
+"""Options shared by a function and a command, as frozen dataclasses.
 
-The help of each field is in its metadata, which the command line shows.
+The metadata of each field contains its help text, which the command line shows.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from pmflib.core.methods import CROWD_METHODS, select_methods
 
 
 def option(default: Any, text: str, **more: Any) -> Any:
-    """Field of an options object with its default and its help.
+    """Define a field of an options object with its default and help text.
 
     Parameters
     ----------
     default
         Default value.
     text
-        Help.
+        Help text.
     more
-        What else the command line needs, as `pmflib_flows.option_objects.takes_options` reads it.
+        Further settings of the command line, as used by `pmflib_flows.option_objects.takes_options`.
     """
     return field(default=default, metadata={"help": text, **more})
 
 
 class RepeatedAnswers(StrEnum):
-    """Which of several answers of one worker to one task counts."""
+    """Which of several answers of one worker to a task is used."""
 
     FIRST = "first"
     LAST = "last"
@@ -38,9 +38,9 @@ class RepeatedAnswers(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CrowdOptions:
-    """How true labels are found: the keywords of `pmflib.crowd.aggregate`, and the options of ``pmf crowd``.
+    """Options for estimating true labels: keywords of `pmflib.crowd.aggregate`, and options of ``pmf crowd``.
 
-    A field that is None is not given, and takes the default of `aggregate`, which describes each of them. Pass the
+    A field that is None is not given and takes the default of `aggregate`, which documents each of them. Pass the
     object as ``aggregate(labels, **options.list_given())``.
 
     Examples
@@ -51,56 +51,56 @@ class CrowdOptions:
 
     classes: Sequence[Any] | None = option(
         None,
-        "Labels that there are: a,b,c.",
+        "Possible labels: a,b,c.",
         separator=",",
         show_default="all",
         rich_help_panel="Method",
     )
     ordinal: bool | None = option(
         None,
-        "Whether labels are in order, and mistakes likelier the nearer they are.",
+        "Treat labels as ordered, so that errors to neighbouring labels are more likely.",
         flags=("--ordinal/--nominal",),
         show_default="nominal",
         rich_help_panel="Method",
     )
     known: Any = option(
         None,
-        "File of tasks whose true label is known, with the columns for tasks and labels.",
+        "File of tasks with known true labels, with the columns of task and label.",
         parsed_as=str,
         show_default="none",
         rich_help_panel="Method",
     )
     classifier: Any = option(
         None,
-        "File of class probabilities of a model, Parquet or CSV: the column for tasks, and one a class.",
+        "File of a model's class probabilities, Parquet or CSV: a column with the task and one per class.",
         parsed_as=str,
         show_default="none",
         rich_help_panel="Method",
     )
     method: str | None = option(
         None,
-        f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} pass over the tasks; "
-        f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} begin with pairs of workers.",
+        f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} iterate over the tasks; "
+        f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} start from pairs of workers.",
         show_default="auto",
         rich_help_panel="Method",
     )
     on_repeated: str | None = option(
         None,
-        "Several answers of one worker to one task: which counts; the others go to quarantine. Or stop.",
+        "Which of several answers of one worker to a task to use (the others go to quarantine), or stop.",
         parsed_as=RepeatedAnswers,
         show_default="last",
         rich_help_panel="Method",
     )
     em: bool | None = option(
         None,
-        "Whether passes follow pairs of workers.",
+        "Refine methods based on pairs of workers by EM passes.",
         flags=("--em/--no-em",),
         show_default="em",
         rich_help_panel="Method",
     )
     rng: Any = option(
         None,
-        "Seed of what is drawn.",
+        "Random seed.",
         flags=("--seed",),
         parsed_as=int,
         min=0,
@@ -112,6 +112,6 @@ class CrowdOptions:
     tol: float | None = None
 
     def list_given(self) -> dict[str, Any]:
-        """Fields that are given, by name."""
+        """Return the given fields by name."""
         each = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in each.items() if value is not None}

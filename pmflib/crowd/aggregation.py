@@ -1,4 +1,4 @@
-"""Labels of many workers in, true labels out: any method, in memory."""
+"""Estimate true labels from the labels of many workers, in memory, by any method."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.defaults import LABEL_LIMITS, Limits
-from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, SchemaError
+from pmflib.core.errors import (
+    ConvergenceWarning,
+    IdentificationWarning,
+    SchemaError,
+    SchemaWarning,
+)
 from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
+from pmflib.core.texts import list_near
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
@@ -20,6 +27,7 @@ from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass, fit_crow
 from pmflib.crowd.e_step import LabelsInMemory, LogWeights
 from pmflib.crowd.fitting import fit_labels
 from pmflib.crowd.known_labels import find_known
+from pmflib.crowd.label_counts import list_unused
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
 from pmflib.crowd.left_out_labels import LEAST_LABELS
 from pmflib.crowd.true_labels import Aggregation, TasksInMemory
@@ -45,7 +53,7 @@ def aggregate(
     max_passes: int = LABEL_LIMITS.max_passes,
     tol: float = LABEL_LIMITS.tol,
 ) -> Aggregation:
-    """Find true labels, and how good the workers are.
+    """Estimate the true labels of tasks, and the accuracy of the workers.
 
     Parameters
     ----------
@@ -55,27 +63,29 @@ def aggregate(
         A name of `pmflib.core.methods.CROWD_METHODS`:
         {methods}
     known
-        True labels of some tasks: a mapping, or a table with columns task and label. Their posterior is certain, and
-        nearly so in the passes, so that prior and confusion matrices are learnt from them as well; of co-occurrences
-        they are no part. They also give the classes intercepts, for mistakes that all workers share: see
-        `pmflib.crowd.known_intercepts`. A row of a task that is not in the log, of a label that is no class, or that
-        another row contradicts is set aside: see `Aggregation.known_quarantine`.
+        True labels of some tasks: a mapping, or a table with columns task and label. The posterior of these tasks is
+        certain, and almost certain during the passes, so that prior and confusion matrices are learnt from them as
+        well. Methods of co-occurrences do not use them. They also determine intercepts of the classes, which correct
+        mistakes that all workers share: see `pmflib.crowd.known_intercepts`. Rows with a task that is not in the log or
+        a label that is no class, and rows that contradict each other, are set aside: see
+        `Aggregation.known_quarantine`.
     classifier
-        Class probabilities of a model: columns task, and one for each class. How far they are believed is learnt from
-        how they meet the labels; see `pmflib.crowd.classifiers`.
+        Class probabilities of a model: column task, and a column for each class. Their weight is learnt from how well
+        they agree with the labels; see `pmflib.crowd.classifiers`.
     ordinal
-        Whether classes are in order, and mistakes likelier the nearer they are, as far as the log says so: for "auto"
-        and "balanced". The order is that of ``classes``, of an ordered categorical column, or of a `LabelLog`;
-        of numbers it need not be given.
+        Whether classes are ordered, and near mistakes more frequent than distant ones; how much more is learnt. For
+        "auto" and "balanced". The order is that of ``classes``, of an ordered categorical column, or of a `LabelLog`;
+        numbers need none.
     em
-        Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
-        start there unless other starts make the labels clearly likelier: see `find_likeliest_start`.
+        Whether passes of "dawid_skene" follow a method of co-occurrences; the published tables make ten. They start
+        from its result unless another start makes the labels clearly likelier: see
+        `pmflib.crowd.fitting.find_likeliest_start`.
     rng
-        For methods of co-occurrences: generator of the starts, or its seed.
+        For methods of co-occurrences: generator of the random starts, or its seed.
     classes, on_repeated, on_unknown
         As for `read_labels`.
     max_passes, tol
-        Limit of passes, and the share of labels that a pass may still move between classes; see `fit_crowd`.
+        Limit of the number of passes, and largest share of the labels that the last pass may move between classes.
 
     Returns
     -------
@@ -84,20 +94,23 @@ def aggregate(
     Raises
     ------
     SchemaError, PmfError
-        If the labels do not fit, none of the known ones can be used, or an argument is out of range.
+        If the labels cannot be read, none of the known labels can be used, or an argument is out of range.
 
     Warns
     -----
     ConvergenceWarning
-        If the passes did not settle, and tol is above 0. Not for "mv_em", whose passes are a choice.
+        If the passes did not converge, and tol is above 0. Not for "mv_em", which makes ten passes by definition.
     IdentificationWarning
-        If no task has two labels, and none is known: confidence is then what is assumed of workers.
+        If no task has two labels and no label is known: confidence then rests on assumptions about workers. Or if a
+        class has far fewer tasks in the fit than its share of the labels.
+    SchemaWarning
+        If known labels are no class.
 
     Notes
     -----
-    The pseudo-count of "auto", "balanced" and "one_coin" is learnt, and the votes are evidence of their own until the
-    workers are known. That takes workers to be right on the whole: where they are hardly better than chance but gave
-    many labels, "dawid_skene" and the methods of co-occurrences know more.
+    "auto", "balanced" and "one_coin" learn their pseudo-count, and use the votes as additional evidence until the
+    workers are known. This assumes that workers are right more often than not. Where they are hardly better than chance
+    but gave many labels, "dawid_skene" and the methods of co-occurrences are more accurate.
 
     `CrowdOptions` holds all arguments but the labels, for callers that pass them on: ``aggregate(labels,
     **options.list_given())``.
@@ -146,6 +159,7 @@ def aggregate(
             stacklevel=3,
         )
     model = fit.parameters
+    _warn_of_unused_classes(log, model.prior)
     posterior = source.find_posteriors(LogWeights.from_model(model, with_votes=False))
     return Aggregation(
         TasksInMemory(log, posterior, predictions),
@@ -160,24 +174,26 @@ def aggregate(
 
 
 def _check_log(log: LabelLog, known: object, *, is_ordered: bool, ordinal: bool) -> LabelLog:
-    """The log with what is known of it, where it can be worked on.
+    """Add the known labels to a log, after checks.
 
     Raises
     ------
     SchemaError
-        If it has none of the classes given, none of the known labels is of use, or classes are to be in an order that
-        nobody has given.
+        If no label is among the classes, no known label can be used, or the order of the classes is needed and not
+        given.
     """
     _refuse_strange_labels(log)
     if known is not None:
-        log = replace(log, known=find_known(known, log.tasks, log.classes))
+        found = find_known(known, log.tasks, log.classes)
+        _warn_of_unknown_labels(found.quarantine, log.classes.to_pylist())
+        log = replace(log, known=found)
     if ordinal:
         check_class_order(log.classes.to_pylist(), given=log.is_ordered or is_ordered)
     return log
 
 
 def _make_reporter(source: LabelsInMemory, plan: CrowdPassPlan) -> OnPass | None:
-    """Reports each pass where somebody follows the progress."""
+    """Return a callback that reports each pass; None where progress is not followed."""
     report = find_report()
     if report is None:
         return None
@@ -191,33 +207,61 @@ def _make_reporter(source: LabelsInMemory, plan: CrowdPassPlan) -> OnPass | None
 
 
 def _warn_of_single_labels(log: LabelLog) -> None:
-    """Warn where nothing in the log says how good its workers are: no task has two labels, and none is known."""
+    """Warn where the accuracy of workers cannot be estimated: no task has two labels, and none is known."""
     if not log.block.n_observed or log.n_classes < 2 or log.is_known.any():
         return
     if (np.diff(log.block.indptr) < LEAST_LABELS).all():
         warnings.warn(
-            f"no task has {LEAST_LABELS} labels: how good workers are cannot be seen, and confidence is what is "
-            "assumed of workers of whom nothing is known; have some tasks labelled again, or pass known labels",
+            f"no task has {LEAST_LABELS} labels, so that the accuracy of workers cannot be estimated and confidence "
+            "rests on assumptions; have some tasks labelled again, or pass known labels",
+            IdentificationWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_unknown_labels(quarantine: pa.Table, classes: Sequence[Any]) -> None:
+    """Warn of known labels that are no class: probably typing errors."""
+    rows = [each for each in quarantine.to_pylist() if each["reason"] == "unknown_label"]
+    if not rows:
+        return
+    first = rows[0]["label"]
+    near = list_near(first, list(map(str, classes)), 1)
+    hint = f", did you mean {near[0]!r}?" if near else ""
+    warnings.warn(
+        f"known has {len(rows)} rows whose label is no class, as {first!r}{hint}; they are set aside in "
+        "known_quarantine",
+        SchemaWarning,
+        stacklevel=5,
+    )
+
+
+def _warn_of_unused_classes(log: LabelLog, prior: FloatArray) -> None:
+    """Warn of classes with far more labels than tasks."""
+    n_labels = np.bincount(log.block.indices % log.n_classes, minlength=log.n_classes)
+    for code in list_unused(n_labels, prior):
+        warnings.warn(
+            f"class {log.classes[code].as_py()!r} has {n_labels[code] / n_labels.sum():.1%} of the labels, but only "
+            f"{prior[code]:.1%} of the tasks in the fit; compare with method 'balanced', or pass known labels of it",
             IdentificationWarning,
             stacklevel=4,
         )
 
 
 def _refuse_strange_labels(log: LabelLog) -> None:
-    """Refuse a log none of whose labels is among the classes that were given: nothing could be found from it.
+    """Refuse a log without a label that is among the given classes.
 
     Raises
     ------
     SchemaError
-        If all labels were set aside for that.
+        If all labels were set aside for this reason.
     """
     reasons = log.quarantine["reason"]
     if log.block.n_observed or "unknown_label" not in reasons.unique().to_pylist():
         return
     given = log.quarantine["label"].unique().to_pylist()[:6]
     raise SchemaError(
-        f"classes is {log.classes.to_pylist()[:6]}, and no label is among them: there are {given}; write them as the "
-        "table does"
+        f"classes is {log.classes.to_pylist()[:6]}, and no label of the table is among them; the table has {given}: "
+        "write the classes as the table does"
     )
 
 
@@ -236,14 +280,14 @@ def fit_crowd_model(
     log
         Labels as codes.
     start
-        Crowd model, or passes made before, to continue from; an annotator model starts from the votes.
+        Crowd model, or the state of earlier passes, to continue from; an annotator model starts from the votes.
     max_passes, tol, on_pass
         As for `pmflib.crowd.dawid_skene.fit_crowd`.
 
     Returns
     -------
-    The passes, whose model has intercepts if labels are known and passes were made, and float64 of shape (n_tasks,
-    n_classes).
+    The state, whose model has intercepts if labels are known and passes were made; and the posterior, float64 of shape
+    (n_tasks, n_classes).
     """
     source = LabelsInMemory.from_log(log)
     begun = State(start) if isinstance(start, CrowdModel) else start
@@ -253,7 +297,7 @@ def fit_crowd_model(
 
 
 def take_majority(log: LabelLog) -> Aggregation:
-    """Take the shares of the votes for posteriors.
+    """Majority vote: the posterior of a task is its shares of the votes.
 
     Parameters
     ----------
@@ -274,7 +318,7 @@ def count_by_posterior(
     n_passes: int = 0,
     converged: bool = True,
 ) -> Aggregation:
-    """Count each worker's labels by posterior class: the result of a method that estimates no confusion matrices.
+    """Make the result of a method without confusion matrices: these count each worker's labels by posterior class.
 
     Parameters
     ----------

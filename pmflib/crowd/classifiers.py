@@ -1,9 +1,8 @@
-"""A classifier beside the workers: class probabilities of tasks, worth what their agreement with the labels shows.
+"""Combine the labels of workers with the class probabilities of a classifier.
 
-A classifier that was trained on some of the tasks, or on others, says something of every task. How far it can be
-believed is learnt like the reliability of a worker: from how often it meets the latent class. Its log-probabilities
-count with a power, and classes have intercepts, that make the labels of the log most probable; a power of 0 is a
-classifier that says nothing, one below 1 a classifier that is too sure of itself.
+The reliability of the classifier is learnt like that of a worker, from its agreement with the latent classes. Its
+log-probabilities are multiplied by a power, and intercepts of the classes are added; both maximise the probability of
+the labels. A power of 0 means an uninformative classifier, a power below 1 an overconfident one.
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ from pmflib.schema.tables import as_arrow
 from pmflib.schema.variable import as_text
 
 TASK = "task"
-"""Column of the tasks, in the table of a classifier; each other column is a class."""
+"""Column of the tasks in the table of a classifier; each other column is a class."""
 LEAST_PROBABILITY = 1e-4
-"""Probability of a classifier below which it counts as this: none is sure beyond what its training showed."""
+"""Floor of the probabilities of a classifier: no training set justifies more certainty."""
 MOST_LEARNT = 100_000
-"""Tasks that its worth is learnt from; of more, one of so many: the power is then known to a hundredth of itself."""
+"""Limit of the number of tasks that the power is learnt from, about: they determine it to a hundredth."""
 SHOWN = 3
-"""Tasks that an error names."""
+"""Number of tasks in an error message."""
 FIRST_POWER = 0.3
-"""Power that the search starts from: at 0 it would stand still if classes had no intercepts."""
+"""Power that the search starts from: 0 would be a stationary point without intercepts."""
 
 
 def read_classifier(table: object, tasks: pa.Array, classes: pa.Array) -> FloatArray:
-    """Class probabilities of the tasks of a log, float64 of shape (n_tasks, n_classes), NaN where there are none.
+    """Read class probabilities of the tasks of a log: float64 of shape (n_tasks, n_classes), NaN for absent tasks.
 
     Parameters
     ----------
     table
-        Columns task and one for each class, named as the class: a pandas or polars frame, an Arrow table or a mapping
-        of columns. Rows are scaled to add up to 1; rows of other tasks, and columns of no class, are left out.
+        Column task, and a column for each class, named like it: a pandas or polars frame, an Arrow table or a mapping
+        of columns. Rows are scaled to sum to 1; rows of other tasks and further columns are ignored.
     tasks, classes
-        What tasks and classes of the log are called.
+        Names of the tasks and classes of the log.
 
     Raises
     ------
     SchemaError
-        If a column is absent, a task stands twice, a probability is negative or not finite, a row has none, or no row
-        is of a task of the log.
+        If a column is absent, a task is repeated, a probability is negative or not finite, a row has only zeros, or no
+        row is of a task of the log.
     """
     columns = as_arrow(table)
     task, *names = pick_columns(columns.column_names, TASK, classes.to_pylist())
@@ -66,16 +65,16 @@ def read_classifier(table: object, tasks: pa.Array, classes: pa.Array) -> FloatA
 
 
 def pick_columns(columns: Sequence[str], task: str, classes: Sequence[object]) -> list[str]:
-    """Names of the columns of the tasks and of each class, in a table of a classifier.
+    """Find the columns of the tasks and of each class in the table of a classifier.
 
     Parameters
     ----------
     columns
-        Names of the columns that there are.
+        Names of the columns.
     task
         Name of the column of the tasks.
     classes
-        Names of the classes; case and Unicode composition do not count.
+        Names of the classes; case and Unicode composition are ignored.
 
     Raises
     ------
@@ -93,7 +92,7 @@ def pick_columns(columns: Sequence[str], task: str, classes: Sequence[object]) -
 
 
 def scale_predictions(tasks: Sequence[str | None], given: FloatArray) -> FloatArray:
-    """Scale the rows of a classifier to add up to 1, float64 of shape (n_rows, n_classes).
+    """Scale the rows of a classifier to sum to 1, float64 of shape (n_rows, n_classes).
 
     Parameters
     ----------
@@ -105,7 +104,7 @@ def scale_predictions(tasks: Sequence[str | None], given: FloatArray) -> FloatAr
     Raises
     ------
     SchemaError
-        If a task stands twice, a probability is negative or not finite, or a row has none.
+        If a task is repeated, a probability is negative or not finite, or a row has only zeros.
     """
     totals = given.sum(axis=1)
     sound = (np.isfinite(given) & (given >= 0)).all(axis=1) & (totals > 0)
@@ -113,26 +112,26 @@ def scale_predictions(tasks: Sequence[str | None], given: FloatArray) -> FloatAr
         row = int(np.flatnonzero(~sound)[0])
         raise SchemaError(
             f"classifier gives task {tasks[row]!r} the probabilities {given[row].tolist()}; give finite numbers of at "
-            "least 0, not all 0, or leave its row out"
+            "least 0, not all 0, or leave out the row"
         )
     rows_of = {text: row for row, text in enumerate(tasks)}
     if len(rows_of) < len(tasks):
         twice = next(text for row, text in enumerate(tasks) if rows_of[text] != row)
-        raise SchemaError(f"classifier has task {twice!r} more than once; give a row for each task")
+        raise SchemaError(f"classifier has task {twice!r} more than once; give one row per task")
     return np.asarray(given / totals[:, None])
 
 
 def refuse_strange_tasks(name: str, given: Sequence[str | None], there: str = "") -> NoReturn:
-    """Refuse a classifier none of whose tasks is in the log.
+    """Refuse a classifier without a task of the log.
 
     Parameters
     ----------
     name
-        What it is called.
+        Name of the classifier.
     given
-        Its tasks.
+        Tasks of the classifier.
     there
-        What the log has, as a clause.
+        Tasks of the log, as a clause.
 
     Raises
     ------
@@ -147,16 +146,16 @@ def refuse_strange_tasks(name: str, given: Sequence[str | None], there: str = ""
 
 @dataclass(frozen=True, eq=False)
 class ClassifierWorth:
-    """What the probabilities of a classifier are worth beside the labels of a log.
+    """Weight of the probabilities of a classifier relative to the labels of a log.
 
     Parameters
     ----------
     power
-        Power of the probabilities: 0 where they say nothing, 1 where they need no change.
+        Power of the probabilities: 0 for an uninformative classifier, 1 for a calibrated one.
     intercepts
-        float64 of shape (n_classes,), nats: what is added to their logarithms.
+        float64 of shape (n_classes,), nats: added to the tempered log-probabilities.
     prior
-        float64 of shape (n_classes,): that of the probabilities that it is compared with.
+        float64 of shape (n_classes,): class prior of the probabilities by labels.
     """
 
     power: float
@@ -172,12 +171,12 @@ class ClassifierWorth:
         predictions
             float64 of shape (n_tasks, n_classes), as from `read_classifier`.
         probabilities
-            float64 of shape (n_tasks, n_classes): of the classes by the labels alone, calibrated.
+            float64 of shape (n_tasks, n_classes): calibrated probabilities by the labels alone.
 
         References
         ----------
-        Raykar et al. (2010), Learning from crowds, JMLR 11, section 2: labels of workers and a classifier, independent
-        given the class; Platt (1999), for the form of the classifier's own calibration.
+        Raykar et al. (2010), Learning from crowds, JMLR 11, section 2, for labels and a classifier that are independent
+        given the class; Platt (1999), for the form of the calibration.
         """
         from scipy.optimize import minimize
 
@@ -188,7 +187,7 @@ class ClassifierWorth:
         usual = np.log(prior)
 
         def measure(values: FloatArray) -> tuple[float, FloatArray]:
-            """Minus the log-probability of the labels and of the values, and its gradient."""
+            """Negative log-posterior of the values, and its gradient."""
             said = _normalise(values[0] * logs + values[1:])
             both = said * ratios
             totals = np.maximum(both.sum(axis=1, keepdims=True), FLOOR)
@@ -204,7 +203,7 @@ class ClassifierWorth:
         return cls(float(best[0]), best[1:], prior)
 
     def add(self, predictions: FloatArray, probabilities: FloatArray) -> FloatArray:
-        """Probabilities of the classes by labels and classifier, as for `learn`; those by labels where it has none."""
+        """Combine both probabilities, as for `learn`; tasks without predictions keep theirs."""
         rows = np.flatnonzero(~np.isnan(predictions).any(axis=1))
         said = _normalise(self.power * _take_logs(predictions[rows]) + self.intercepts)
         together = probabilities.copy()
@@ -214,7 +213,7 @@ class ClassifierWorth:
 
 
 def _take_logs(predictions: FloatArray) -> FloatArray:
-    """Log-probabilities about their mean, by row."""
+    """Log-probabilities minus their mean, by row."""
     logs = np.log(np.maximum(predictions, LEAST_PROBABILITY))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
 

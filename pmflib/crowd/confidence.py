@@ -1,15 +1,14 @@
-"""Confidence that can be believed: posteriors of tasks, tempered by what left-out labels say.
+"""Calibrated probabilities of tasks: posteriors tempered with the power that predicts left-out labels best.
 
-Posteriors of all methods are too sure, for three reasons. Labels have gone into the confusion matrices that they are
-evaluated by; labels of a task depend on each other given its class; and matrices that were estimated from posteriors
-that are too sure take workers for better than they are. So every task is scored under matrices without its own share,
-with a power that predicts left-out labels best (`pmflib.crowd.left_out_labels`), the matrices are estimated once more
-from the posteriors that result, and the power is chosen again, this time together with a share of tasks that are so
-hard that their labels are guesses: without it a few such tasks make all others look less sure than they are. What all
-workers of a task see alike, no label of it shows: a task that looks to everybody like one of another class is labelled
-as that. How many there are is assumed (`CalibrationPrior`), until a few known labels replace the assumption. The
-result is pooled with the method's own posterior, tempered alike, and the label of a task is the class that is then
-most probable.
+The posteriors of all methods are overconfident, for three reasons. Labels are scored by confusion matrices that they
+were used to estimate; labels of a task are dependent given its class; and matrices that were estimated from
+overconfident posteriors overestimate the workers. Therefore every task is scored under matrices without its own share,
+with the power that predicts left-out labels best (`pmflib.crowd.left_out_labels`). The matrices are estimated again
+from the resulting posteriors, and the power is chosen again, now together with the share of tasks that are so hard that
+their labels are guesses: without it, a few such tasks would lower the confidence of all others. Labels cannot show
+errors that all workers of a task share. The share of such tasks is assumed (`CalibrationPrior`), until known labels
+replace the assumption. The result is averaged with the method's own posterior, tempered likewise. The label
+of a task is the class that is then most probable.
 """
 
 from __future__ import annotations
@@ -41,48 +40,49 @@ from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import update_crowd_model
 
 MOST_PREDICTED = 10_000
-"""Tasks of which left-out labels are predicted, about; of more, every so manieth one is taken: a few hundred already
-show the power to a tenth of itself."""
+"""Approximate number of tasks whose left-out labels are predicted; larger logs are thinned evenly. A few hundred tasks
+already determine the power to a tenth."""
 METHOD_SHARE = 0.6
-"""Share of the method's own posterior, tempered, in the probabilities: none of two views of a log is always better.
-Chosen on the tuned half of benchmarks/crowd/regimes.py and the seven public logs there: labels are right as often as
-with any other from 0.4 to 0.7, and on the public logs no less often than by the posterior alone."""
+"""Share of the method's own tempered posterior in the probabilities. Chosen on the tuned half of
+benchmarks/crowd/regimes.py and the seven public logs there: from 0.4 to 0.7 labels are equally accurate, and on the
+public logs no less accurate than by the posterior alone."""
 METHOD_POWER = 0.85
-"""Power of the method's posterior beside that of the labels: its matrices are not without the task's own share. Chosen
-with the share."""
+"""Power of the method's posterior relative to that of the labels: its matrices include the own share of each task.
+Chosen with the share."""
 HARD_POWER = 0.3
-"""Power of the evidence of tasks that are hard, beside that of others: guesses that agree are hardly chance alone.
-Chosen as the share of the method's posterior was."""
+"""Power of the evidence of hard tasks relative to that of others: guesses that agree are not all due to chance. Chosen
+like the share of the method's posterior."""
 LEAST_GAIN = 10.0
-"""Nats by which left-out labels must be predicted better if some tasks are hard than if none is: labels of one task are
-predicted from each other, and say less than their number. Chosen as the last."""
+"""Gain in nats that left-out labels must show for some tasks to be taken as hard: labels of one task are predicted from
+each other, and are worth less than their number. Chosen like the share of the method's posterior."""
 PSEUDO_COUNT_UPDATES = 6
-"""Updates in which the pseudo-count of a round settles."""
+"""Updates after which the pseudo-count of a round has converged."""
 
 
 @dataclass(frozen=True)
 class CalibrationPrior:
-    """What is known of powers and shared errors before a log is seen. What is marked [drawn] was chosen on drawn logs.
+    """Prior of powers and shared errors. Values marked [drawn] were chosen by benchmarks/crowd/calibration.py.
 
     Parameters
     ----------
     power, spread
-        Median of the power of left-out labels, and standard deviation of its logarithm: it decides where a log has few
+        Median of the power of left-out labels, and standard deviation of its logarithm; they matter for logs with few
         labels [drawn].
     margin
         Factor of the power that predicts left-out labels best: matrices that were estimated from posteriors remain
-        somewhat too sure. On drawn logs 0.8 does best; less is a choice, as the shared errors.
+        somewhat overconfident. 0.8 is best on drawn logs [drawn]; the smaller value was set with the results of real
+        logs known.
     hard_margin
-        The same where some tasks are hard: which share of them and which power predict best is chosen among many. It
-        and ``HARD_POWER`` were chosen as the share of the method's posterior was.
+        The same where some tasks are hard: their share and the power are chosen among many. Chosen like
+        ``METHOD_SHARE``.
     shared_error
-        Share of the tasks whose labels say nothing, however many they are and however well they agree. This and the
-        margin cost a point of calibration error on drawn logs, where few tasks mislead everybody, and were set with the
-        figures of real logs known: see benchmarks/crowd/calibration.py.
+        Share of the tasks whose labels are uninformative, however many there are and however well they agree. Like the
+        margin it costs a point of calibration error on drawn logs, where few tasks mislead all workers, and was set
+        with the results of real logs known.
     known_spread
-        Standard deviation of the logarithm of the power around that without known labels, where there are some.
+        Standard deviation of the logarithm of the power around its value without known labels.
     known_tasks
-        How many known labels what is assumed of shared errors is worth.
+        Number of known labels that the assumed share of shared errors is worth.
     """
 
     power: float = 0.7
@@ -96,21 +96,21 @@ class CalibrationPrior:
 
 CALIBRATION_PRIOR = CalibrationPrior()
 Measure: TypeAlias = Callable[[Sequence[CalibrationRound], int], LeftOutSums]
-"""Sums over all tasks after some rounds; left-out labels are predicted of one task of so many."""
+"""Sums over all tasks after some rounds; left-out labels are predicted for one task in so many."""
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How probabilities of classes are found that are as often right as they say.
+    """How calibrated probabilities of classes are computed.
 
     Parameters
     ----------
     rounds
         Rounds in order, all with a power; the power of the last one is that of the probabilities.
     shared_error
-        Share of the tasks whose labels say nothing.
+        Share of the tasks whose labels are uninformative.
     left_out_power
-        Power that predicts left-out labels best in the last round, were no task hard: about 1 where labels are
+        Power that predicts left-out labels best in the last round if no task is hard: about 1 where labels are
         independent given the class.
     method_share
         Share of the method's own posterior, tempered, in the probabilities.
@@ -138,17 +138,17 @@ class Calibration:
     ) -> FloatArray:
         """Probability of each class of the tasks of a block, float64 of shape (n_rows, n_classes).
 
-        It is a mean of two: of what the labels say under matrices without the task's own share, and of the method's
-        posterior, tempered; the likelier it is that the labels are guesses, the nearer it is to the prior. A task
-        without a label has the prior, a known one is certain; of one with a single label, which the posterior has no
-        other to compare with, the first alone counts.
+        It is a weighted mean of the posterior under matrices without the task's own share and the method's posterior,
+        both tempered. The more probable it is that labels are guesses, the closer it is to the prior. A task without
+        labels has the prior, a known task is certain, and for a task with a single label the first posterior is used
+        alone.
 
         Parameters
         ----------
         labels
             Tasks as rows, labels as levels ``worker * n_classes + class``.
         posterior
-            float64 of shape (n_rows, n_classes): that of the method whose labels were calibrated.
+            float64 of shape (n_rows, n_classes): that of the calibrated method.
         known
             int64 of shape (n_rows,): class of each task, -1 where it is not known; None where none is.
         """
@@ -157,9 +157,8 @@ class Calibration:
         prior = self.rounds[-1].model.prior
         shares, hard = find_hard_tasks(labels, posterior, self.rounds, known)
         several = self.method_share * (np.diff(labels.indptr) >= LEAST_LABELS)[:, None]
-        mixed = (1 - several) * shares + several * temper(
-            posterior, prior, METHOD_POWER * self.power
-        )
+        tempered = temper(posterior, prior, METHOD_POWER * self.power)
+        mixed = (1 - several) * shares + several * tempered
         if hard.any():
             mixed += hard * (temper(mixed, prior, HARD_POWER) - mixed)
         mixed = (1 - self.shared_error) * mixed + self.shared_error * prior
@@ -167,11 +166,11 @@ class Calibration:
 
 
 DIGITS_OF_VOTES = 12
-"""Digits of a probability that is found from numbers of votes."""
+"""Digits of a probability that is computed from numbers of votes."""
 WORKERS_APART = AnnotatorModel()
-"""Matrices of the calibration: each worker's own, shrunk."""
+"""Model of the calibration: a shrunk confusion matrix for each worker."""
 WORKERS_ALIKE = AnnotatorModel(one_coin=True, balanced=True)
-"""Matrix under which the more votes a class has, the more probable it is, and nothing else counts."""
+"""Model under which only the number of votes of a class counts."""
 
 
 def calibrate(
@@ -188,19 +187,19 @@ def calibrate(
     labels
         Tasks as rows, labels as levels ``worker * n_classes + class``.
     posterior
-        float64 of shape (n_tasks, n_classes): as any method found it.
+        float64 of shape (n_tasks, n_classes): posterior of any method.
     n_workers
         Number of workers.
     known
-        int64 of shape (n_tasks,): class of each task, -1 where it is not known; None where none is. With known classes
-        the power and the share of shared errors are those that make them likeliest.
+        int64 of shape (n_tasks,): class of each task, -1 where it is unknown; None if no class is known. Known classes
+        determine the power and the share of shared errors by maximum likelihood.
     annotator_model
-        How matrices are estimated, with one subclass.
+        Model of the confusion matrices, with one subclass.
 
     Raises
     ------
     PmfError
-        If known is of another shape, or names a class that there is not.
+        If known has another shape, or a class that is out of range.
     """
     if known is not None:
         _check_known(known, posterior)
@@ -262,15 +261,15 @@ def _pool_workers(labels: SparseBlock, n_classes: int) -> SparseBlock:
 def find_calibration(
     measure: Measure, n_tasks: int, annotator_model: AnnotatorModel = WORKERS_APART
 ) -> Calibration:
-    """Find powers without the truth, or by known classes where there are some, in four passes over the tasks.
+    """Find the powers without the truth, or by known classes where there are some, in four passes over the tasks.
 
-    How many tasks are hard is found where workers are distinguished and no class is known: known ones show by
-    themselves how sure labels may be.
+    The share of hard tasks is estimated if workers are distinguished and no class is known: known classes show
+    directly how confident labels may be.
 
     Parameters
     ----------
     measure
-        Sums over all tasks; called four times.
+        Returns sums over all tasks; called four times.
     n_tasks
         Number of tasks.
     annotator_model
@@ -301,7 +300,7 @@ def find_calibration(
 def choose_power(log_probs: FloatArray) -> tuple[float, float]:
     """Power that predicts left-out labels best: the top of a parabola through the best of `POWERS` and its neighbours.
 
-    With it comes the best log-probability of those that were tried, with what is known of powers beforehand, nats.
+    The second value is the best log-posterior of the powers that were tried, nats.
 
     Parameters
     ----------
@@ -330,7 +329,7 @@ def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float]:
     log_probs
         float64 of shape (n_known_powers, n_shared_errors), log-probability of known classes, nats.
     power
-        The one without known classes: where few of them lead to.
+        Power without known classes, which is the center of its prior.
     """
     allowed = CALIBRATION_PRIOR.shared_error
     belief = allowed * np.log(np.maximum(SHARED_ERRORS, allowed / 10))
@@ -342,7 +341,7 @@ def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float]:
 
 
 def _estimate(sums: LeftOutSums, annotator_model: AnnotatorModel) -> CalibrationRound:
-    """Confusion matrices from labels by posterior class, shrunk; whatever a method estimates."""
+    """Estimate shrunk confusion matrices from labels by posterior class, for any method."""
     model = update_crowd_model(sums.label_mass, sums.class_mass, annotator_model)
     for _ in range(PSEUDO_COUNT_UPDATES - 1):
         pseudo_count = model.pseudo_count
@@ -356,31 +355,30 @@ def _check_known(known: IntArray, posterior: FloatArray) -> None:
         raise PmfError(f"known has shape {known.shape}; give a class for each of {n_tasks} tasks")
     if known.size and (known.min() < -1 or known.max() >= n_classes):
         raise PmfError(
-            f"known has classes from {known.min()} to {known.max()}; give 0 to {n_classes - 1}, and -1 for tasks that "
-            "are not known"
+            f"known has classes from {known.min()} to {known.max()}; give 0 to {n_classes - 1}, or -1 for unknown ones"
         )
 
 
 N_BINS = 10
-"""Most bins of a diagram."""
+"""Limit of the number of bins of a diagram."""
 LEAST_TASKS = 10
-"""Tasks of a bin, where there are so many."""
+"""Tasks in a bin, if there are as many."""
 
 
 def bin_confidence(confidence: FloatArray, right: BoolArray) -> list[dict[str, float]]:
-    """Share of right labels by confidence, in bins of as many tasks.
+    """Share of correct labels by confidence, in bins of equally many tasks.
 
     Parameters
     ----------
     confidence
         float64 of shape (n_tasks,), in [0, 1]; at least one task.
     right
-        Whether the label of each task is right, (n_tasks,).
+        Whether the label of each task is correct, (n_tasks,).
 
     Returns
     -------
-    Of at most ten bins, in order: mean confidence (probability), share of right labels (accuracy), and the standard
-    error of that share, with a pseudo-task each for right and wrong.
+    For each of at most ten bins, in order: mean confidence (probability), share of correct labels (accuracy), and the
+    standard error of that share (accuracy_error), with one correct and one wrong pseudo-task.
     """
     n_bins = min(max(confidence.size // LEAST_TASKS, 1), N_BINS)
     found = []
@@ -409,21 +407,21 @@ def assess_confidence(
     probabilities
         float64 of shape (n_tasks, n_classes), calibrated.
     known
-        int64 of shape (n_tasks,): true class of each task; -1 where it is not known, or nothing was predicted.
+        int64 of shape (n_tasks,): true class of each task; -1 where it is unknown.
 
     Returns
     -------
-    Bins as from `bin_confidence`, of "the method" and of "calibrated".
+    Bins as from `bin_confidence`, for "the method" and "calibrated".
 
     Raises
     ------
     PmfError
-        If no task is left.
+        If no class is known.
     """
     rows = np.flatnonzero(known >= 0)
     if not rows.size:
         raise PmfError(
-            "known has labels of no other tasks than those that aggregate was given; give some that it has not seen"
+            "known has only tasks whose labels aggregate knew; give true labels of other tasks"
         )
     sources = {"the method": posterior[rows], "calibrated": probabilities[rows]}
     return {

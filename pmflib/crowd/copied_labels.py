@@ -1,16 +1,14 @@
-"""Workers who copy: groups that repeat each other's labels count once; pairs with the same mistakes are reported.
+"""Find workers who copy: groups that repeat each other's labels count once, pairs with the same mistakes are reported.
 
-Workers who copy agree with each other, and good workers do too: all the others distinguish them. If the workers
-of a group are independent and good, the truth is what they agree on, and explains how the others agree among each
-other. If they copy, the truth is not theirs, and the others agree beyond what the group's labels explain. So two models
-of all labels are compared by their likelihood. In one all workers label independently, given the truth. In the other
-the first label of a group for a task depends on the truth, and its later labels for that task on the first one alone:
-they are the same with a probability that is the group's. A log is found to have the group if its labels are likelier
-under the second by several standard errors over the tasks. Where copies are only a few of many labels, or the group has
-half of the workers, that cannot be known.
+Workers who copy agree with each other, and so do accurate workers; the other workers distinguish the two cases. If a
+group is accurate and independent, its labels are the truth, which explains the agreement of the others. If it copies,
+the others agree beyond what the labels of the group explain. Therefore two models are compared by their likelihood. In
+the first, all workers label independently given the truth. In the second, the first label of a group for a task depends
+on the truth, and the later labels of the group for that task only on the first one: they equal it with a probability
+that is estimated. A group is accepted if the second model is better by several standard errors over the tasks. This is
+not possible where copies are a small part of the labels, or the group has half of the workers.
 
-Groups that are tried come from how pairs of workers agree beyond chance: those that agree among each other more than
-any of them does with others.
+Candidates are groups whose workers agree with each other, beyond chance, more than with any other worker.
 """
 
 from __future__ import annotations
@@ -33,19 +31,19 @@ from pmflib.model.row_tables import score_block
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 STANDARD_ERRORS = 5.0
-"""Standard errors by which labels must be likelier if a group copies: tasks are taken for independent there, and the
-best of several groups is taken. Chosen on planted groups and the tuned half of benchmarks/crowd/regimes.py."""
+"""Standard errors by which labels must be likelier if a group copies: the test treats tasks as independent, and several
+groups are tried. Chosen on the tuned half of benchmarks/crowd/regimes.py."""
 MOST_GROUPS = 6
-"""Groups that are tried, those first that differ most from the rest: each costs a fit."""
+"""Limit of the number of groups that are tried, those with the largest gap first: each costs a fit."""
 LEAST_ALIKE = 0.85
-"""Share of a group's labels that are the same from which on they count once: of fewer, each still says something of its
-own, and as one they would say less than all other labels that depend on each other [tests/crowd/test_confidence.py]."""
+"""Smallest share of equal labels in a group that counts once: below it, labels carry information of their own
+[tests/crowd/test_confidence.py]."""
 LEAST_GAP = 0.1
-"""By how much workers of a group must agree more with each other than with others, beyond chance, to be tried."""
+"""Smallest difference between the agreement within a group and that with others, beyond chance, of a candidate."""
 AGREEMENT_ERRORS = 2.0
-"""Standard errors that are taken off the agreement of two workers: of few common tasks it is not known."""
+"""Standard errors that are subtracted from the agreement of two workers, which few common tasks determine poorly."""
 COMPARED = AnnotatorModel(variational=False, votes=False)
-"""Model of workers who label independently: shrunk confusion matrices, of which the likelihood is that of labels."""
+"""Model of independent workers: shrunk confusion matrices whose likelihood is that of the labels."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,9 @@ class CopiedGroup:
     workers
         Indices of the workers, increasing.
     alike
-        Share of their labels that are the same as the first one of the group for the task.
+        Share of their labels that equal the first label of the group for the task.
     gain
-        By how much the labels of a task are likelier if these are copied, nats, and the standard error of that.
+        Gain in log-likelihood of a task if labels are copied, nats, with its standard error.
     """
 
     workers: tuple[int, ...]
@@ -68,13 +66,13 @@ class CopiedGroup:
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is a group that counts once: labels are alike, and surely likelier if they are copied."""
+        """Whether the labels of the group count once: they are alike, and clearly likelier if copied."""
         surely = self.gain.mean > STANDARD_ERRORS * self.gain.error
         return surely and self.alike >= LEAST_ALIKE
 
 
 def find_copied_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> list[CopiedGroup]:
-    """Find groups of workers who repeat each other's labels, the one first that explains most.
+    """Find groups of workers who repeat each other's labels, by decreasing gain.
 
     Parameters
     ----------
@@ -85,13 +83,12 @@ def find_copied_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> l
 
     Returns
     -------
-    Groups without a worker in common; none has more than half of the workers who gave labels.
+    Disjoint groups; none has more than half of the workers who gave labels.
 
     Notes
     -----
-    A fit for all labels, and one for each group that is tried, at most six, again for each group that is found. A log
-    where no workers agree with each other more than with all others costs its pairs of labels alone, of which about a
-    million are looked at.
+    The cost is one fit of all labels and one for each candidate, at most six, repeated after each group that is found.
+    Without candidates it is only the comparison of about a million pairs of labels.
 
     References
     ----------
@@ -115,7 +112,7 @@ def find_copied_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> l
 def drop_repeated(
     labels: SparseBlock, groups: Sequence[Sequence[int]], n_classes: int
 ) -> SparseBlock:
-    """The same tasks with the first label of each group alone.
+    """Keep only the first label of each group for a task.
 
     Parameters
     ----------
@@ -133,18 +130,18 @@ def drop_repeated(
 def weigh_group(
     labels: SparseBlock, workers: Sequence[int], n_classes: int
 ) -> tuple[tuple[int, float], ...]:
-    """Weight of each worker of a group, by which their labels for a task count as one together.
+    """Weight of each worker of a group, such that the labels of the group for a task count as one.
 
     Parameters
     ----------
     labels, n_classes
         As for `find_copied_groups`.
     workers
-        The group; each has given labels.
+        Workers of the group; each has given labels.
 
     Returns
     -------
-    Worker and weight: the mean over the worker's tasks of one over the labels that the group has given.
+    Worker and weight: the mean over the worker's tasks of one over the number of labels of the group.
     """
     givers, rows = labels.indices // n_classes, _list_rows(labels)
     of_group = np.flatnonzero(np.isin(givers, workers))
@@ -154,9 +151,9 @@ def weigh_group(
 
 
 def _propose_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> list[tuple[int, ...]]:
-    """Workers who agree more with each other than any of them with others, those first of whom that is most true.
+    """Propose groups whose workers agree with each other more than with any other worker, by decreasing gap.
 
-    Pairs are joined from those that agree most to those that agree least: groups that others join late stand out.
+    Single-linkage clustering: pairs are joined by decreasing agreement, and groups that stay separate long stand out.
     """
     first, second, agreement = _measure_agreement(labels, n_workers, n_classes)
     most = np.unique(labels.indices // n_classes).size // 2
@@ -182,7 +179,7 @@ def _propose_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> list
 def _measure_agreement(
     labels: SparseBlock, n_workers: int, n_classes: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Pairs of workers with enough tasks in common who surely agree beyond chance, and how much: Cohen's kappa."""
+    """Lower bounds of Cohen's kappa of the pairs of workers with enough common tasks, where they are above 0."""
     several = np.flatnonzero(np.diff(labels.indptr) > 1)
     lengths = np.diff(labels.indptr)[several]
     n_pairs = int((lengths * (lengths - 1) // 2).sum())
@@ -205,7 +202,7 @@ def _measure_agreement(
 
 
 def _score_tasks(labels: SparseBlock, n_workers: int, n_classes: int) -> FloatArray:
-    """Log-probability of each task's labels if all workers label independently given the truth, (n_tasks,), nats."""
+    """Log-probability of each task's labels for independent workers, (n_tasks,), nats."""
     model = fit_crowd(LabelsInMemory(labels, n_workers, n_classes), COMPARED).parameters
     weights = LogWeights.from_model(model, with_votes=False)
     offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
@@ -222,7 +219,7 @@ def _try_group(
     n_classes: int,
     independent: FloatArray,
 ) -> CopiedGroup:
-    """Compare that workers copy with that they label independently, of which the log-probability of tasks is given."""
+    """Compare the model in which workers copy with that of independent ones, given its log-probability of tasks."""
     later, first = _mark_later(labels, workers, n_classes)
     codes = labels.indices % n_classes
     given, repeated = codes[later], codes[first[later]]
@@ -241,7 +238,7 @@ def _try_group(
 def _mark_later(
     labels: SparseBlock, workers: Sequence[int], n_classes: int
 ) -> tuple[BoolArray, IntArray]:
-    """Labels of a group that are not its first for the task, (n_labels,), and of each label the place of that first."""
+    """Mark the labels of a group after its first for the task, (n_labels,), and find the position of that first."""
     rows = _list_rows(labels)
     inside = np.isin(labels.indices // n_classes, workers)
     places = np.flatnonzero(inside)
@@ -257,20 +254,19 @@ def _list_rows(labels: SparseBlock) -> IntArray:
 
 
 MOST_LABEL_PAIRS = 1 << 20
-"""Pairs of labels of the same task that are looked at, about: of more, tasks are taken evenly from all."""
+"""Approximate limit of the pairs of labels of the same task; larger logs are thinned evenly."""
 BYTES_OF_PAIR = 96
-"""Bytes of a pair of labels of the same task, with what is made of it."""
+"""Memory for a pair of labels of the same task, bytes."""
 LEAST_COMMON = 8
-"""Tasks in common below which two workers are not compared."""
+"""Workers with fewer common tasks are not compared."""
 CHUNK_PAIRS = 1 << 17
-"""Pairs of labels that are worked on at a time."""
+"""Number of pairs of labels in memory at a time."""
 OTHERS_WORTH = 1.0
-"""Wrong labels that are expected of a task's other workers before they are looked at: one label says little of a
-task."""
+"""Pseudo-count of wrong labels of the other workers of a task, in its difficulty."""
 LEAST_SHARED = 4.0
-"""Wrong labels in common below which nothing is said of two workers."""
+"""Pairs of workers with fewer wrong labels in common are not reported."""
 BY_CHANCE = 0.01
-"""Probability that any two workers of a log are taken for copies by chance."""
+"""Probability that a log without copies has any reported pair."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +278,7 @@ class Copies:
     first, second
         Indices of the workers.
     shared, expected
-        Wrong labels that both gave alike, as far as is known, and how many these would be by chance.
+        Expected number of equal wrong labels by the posterior, and by chance.
     """
 
     first: int
@@ -292,12 +288,11 @@ class Copies:
 
 
 def find_copies(labels: SparseBlock, posterior: FloatArray, confusion: FloatArray) -> list[Copies]:
-    """Find pairs of workers who give the same wrong labels beyond chance, the most striking first.
+    """Find pairs of workers who give the same wrong labels more often than by chance, the rarest by chance first.
 
-    By chance, two workers who label a task of a class are wrong in the same way as their confusion matrices say,
-    independently of each other, but for how hard the task is, which the other workers' wrong labels say. Their
-    wrong labels in common then have a Poisson distribution, with a mean that is raised by as much as all pairs together
-    exceed it.
+    By chance, two workers err independently given the class, according to their confusion matrices and to the
+    difficulty of the task, which the wrong labels of its other workers show. The number of equal wrong labels then has
+    a Poisson distribution. Its mean is scaled up if all pairs together exceed it.
 
     Parameters
     ----------
@@ -310,13 +305,12 @@ def find_copies(labels: SparseBlock, posterior: FloatArray, confusion: FloatArra
 
     Returns
     -------
-    Pairs that are as rare by chance as ``BY_CHANCE`` divided by the number of pairs that are compared, those with
-    ``LEAST_COMMON`` tasks in common; each with at least ``LEAST_SHARED`` wrong labels in common. About
-    ``MOST_LABEL_PAIRS`` pairs of labels are looked at.
+    Pairs whose probability by chance is below ``BY_CHANCE`` divided by the number of compared pairs. Compared are pairs
+    with at least ``LEAST_COMMON`` common tasks; reported pairs have at least ``LEAST_SHARED`` equal wrong labels.
 
     Notes
     -----
-    Time and memory are those of the pairs of labels that are looked at.
+    Time and memory grow with the number of pairs of labels, which is limited to about ``MOST_LABEL_PAIRS``.
     """
     several = np.flatnonzero(np.diff(labels.indptr) > 1)
     lengths = np.diff(labels.indptr)[several]
@@ -327,7 +321,7 @@ def find_copies(labels: SparseBlock, posterior: FloatArray, confusion: FloatArra
     n_workers = len(confusion)
     keys, shared, expected = _add_pairs(labels.take(rows), posterior[rows], confusion)
     expected *= max(1.0, shared.sum() / max(expected.sum(), np.finfo(np.float64).tiny))
-    # wrong as far as is known: whole labels, rounded down
+    # expected numbers are rounded down to whole labels
     counts = np.floor(shared + 1e-9)
     rarity = gammainc(np.maximum(counts, 1.0), np.maximum(expected, np.finfo(np.float64).tiny))
     found = np.flatnonzero((counts >= LEAST_SHARED) & (rarity * keys.size < BY_CHANCE))
@@ -346,9 +340,9 @@ def find_copies(labels: SparseBlock, posterior: FloatArray, confusion: FloatArra
 def _add_pairs(
     block: SparseBlock, posterior: FloatArray, confusion: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Keys of the pairs of workers with enough tasks in common, their wrong labels in common, and those expected."""
+    """Keys of the pairs of workers with enough common tasks, their equal wrong labels, and those expected by chance."""
     n_workers, n_classes, _ = confusion.shape
-    # labels that are wrong, by worker and class
+    # probabilities of wrong labels, by worker and class
     mistakes = confusion * (1 - np.eye(n_classes))
     error = mistakes.sum(axis=1)
     lengths = np.diff(block.indptr)
@@ -385,7 +379,7 @@ def _add_pairs(
 
 
 def list_label_pairs(block: SparseBlock) -> tuple[IntArray, IntArray, IntArray]:
-    """Places of each two labels of the same task, and the task."""
+    """Positions of each two labels of the same task, and the task."""
     indices = np.arange(block.n_observed)
     lengths = np.diff(block.indptr)
     tasks = np.repeat(np.arange(block.n_rows), lengths)

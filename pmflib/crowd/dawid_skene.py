@@ -1,9 +1,9 @@
-"""Dawid and Skene's model of label logs and its relatives, as a family that EM fits.
+"""Dawid and Skene's model of label logs and its variants, as a family that EM fits.
 
 A latent state is the class of a task, or one of two subclasses of it; every worker has a confusion matrix. The E-step
 scores tasks under the current confusion matrices (`pmflib.crowd.e_step`), the M-step estimates these from the expected
-labels (`pmflib.solvers.crowd.shrinkage`). An `AnnotatorModel` says how confusion matrices are parametrised: that is
-all that the methods "auto", "balanced", "one_coin", "dawid_skene" and "mv_em" differ in.
+labels (`pmflib.solvers.crowd.shrinkage`). The methods "auto", "balanced", "one_coin", "dawid_skene" and "mv_em" differ
+only in the parametrisation of the confusion matrices, an `AnnotatorModel`.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from pmflib.solvers.crowd.annotator_model import (
 from pmflib.solvers.crowd.shrinkage import measure_agreement, update_crowd_model
 
 CrowdState: TypeAlias = State[CrowdModel]
-"""Crowd model after some passes; ``numbers["moved"]`` is the share of labels that the last pass has moved."""
+"""Crowd model after some passes; ``numbers["moved"]`` is the share of labels that the last pass moved."""
 OpenCheckpoint: TypeAlias = Callable[["DawidSkene", str], Checkpoint[CrowdState]]
 """Opens the checkpoint of a run by its family and a file name."""
 OnPass: TypeAlias = Callable[[CrowdState], None]
 
 STATE = "state.npz"
-"""Checkpoint of the passes, in the folder of work under way."""
+"""File name of the checkpoint of the passes."""
 WITHOUT_KNOWN = "without-known.npz"
-"""Checkpoint of the passes that are made before known labels are used."""
+"""File name of the checkpoint of the passes before known labels are used."""
 VOTE_WEIGHINGS = 3
-"""How often votes are weighed before passes begin: first by the shares of the votes, where a majority of one label
-hides how well the others agree. Chosen on the tuned half of benchmarks/crowd/regimes.py."""
+"""Number of times that votes are weighed by the agreement of workers before passes start. Once is too few where a
+majority of one label hides the agreement of the others. Chosen on the tuned half of benchmarks/crowd/regimes.py."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +56,9 @@ class DawidSkene(Family[CrowdModel, EMStatistics]):
     Parameters
     ----------
     annotator_model
-        How confusion matrices are estimated.
+        Parametrisation of the confusion matrices.
     with_known
-        Whether known labels are used; else their tasks are scored as all others.
+        Whether known labels are used; otherwise their tasks are scored like all others.
 
     References
     ----------
@@ -69,17 +69,17 @@ class DawidSkene(Family[CrowdModel, EMStatistics]):
     with_known: bool = True
 
     def begin(self, source: LabelSource) -> CrowdState:
-        """Estimate a crowd model from the votes, in one pass, or a few where votes are weighed.
+        """Estimate a crowd model from the votes, in one pass, or in a few if votes are weighed.
 
-        Most models start from the shares of the votes. Those that weigh votes do so first: workers who agree with the
-        others by chance alone, such as those of one label, count for nothing, so that a majority of them leads
-        nowhere. Where workers repeat each other, their votes count as one.
+        Most models start from the shares of the votes. Models that weigh votes first ignore workers whose agreement
+        with the others is that of chance, such as workers who give only one label, so that a majority of them does no
+        harm. Workers who repeat each other have one vote together.
         """
         kind, n_classes = self.annotator_model, source.n_classes
         shares = kind.weigh_workers(source.n_workers)
         weights = LogWeights.from_votes(source.n_workers, n_classes)
         if kind.copiers:
-            # no worker has agreed with anybody yet: an agreement between none and full
+            # agreement is not known yet
             weights = LogWeights.from_agreement(np.full(source.n_workers, 0.5), n_classes, shares)
         statistics = self._evaluate(source, weights)
         for _ in range(VOTE_WEIGHINGS if kind.weighs_votes and n_classes > 1 else 0):
@@ -94,16 +94,16 @@ class DawidSkene(Family[CrowdModel, EMStatistics]):
         return State(replace(model, label_mass=mass))
 
     def add(self, parameters: CrowdModel, blocks: Iterable[VotedBlock]) -> EMStatistics:
-        """E-step: expected labels of every worker by state, and expected tasks of every state."""
+        """E-step: expected labels of every worker by state, and expected number of tasks of every state."""
         return evaluate_blocks(blocks, self._weigh(parameters))
 
     def start(self, source: BlockSource, state: CrowdState) -> Callable[[], EMStatistics]:
-        """Start a pass; logarithms of the model are taken once, not once per group of blocks."""
+        """Start a pass; the logarithms of the model are computed once, not once per group of blocks."""
         weights = self._weigh(state.parameters)
         return source.start(evaluate_blocks, sum_fields, weights, name="pass")
 
     def update(self, state: CrowdState, statistics: EMStatistics) -> CrowdState:
-        """M-step: confusion matrices and class prior, and how much of the labels the pass has moved."""
+        """M-step: confusion matrices, class prior, and share of the labels that the pass moved."""
         before, mass = state.parameters, statistics.level_mass
         model = update_crowd_model(
             mass, statistics.state_mass, self.annotator_model, before.pseudo_count
@@ -115,7 +115,7 @@ class DawidSkene(Family[CrowdModel, EMStatistics]):
         )
 
     def has_converged(self, state: CrowdState, limits: Limits) -> bool:
-        """Whether the last pass has moved at most the share ``limits.tol`` of the labels between classes."""
+        """Whether the last pass moved at most the share ``limits.tol`` of the labels between classes."""
         return state.numbers.get("moved", np.inf) <= limits.tol
 
     def pack(self, parameters: CrowdModel) -> Arrays:
@@ -147,7 +147,7 @@ class DawidSkene(Family[CrowdModel, EMStatistics]):
 
 
 def _measure_moved(before: FloatArray, after: FloatArray, n_classes: int) -> float:
-    """Share of the labels' posterior mass that has changed its class; between subclasses it does not count."""
+    """Share of the labels' posterior mass that changed its class; moves between subclasses do not count."""
     n_subclasses = after.shape[1] // n_classes
     change = (after - before).reshape(-1, n_subclasses, n_classes).sum(axis=1)
     return float(np.abs(change).sum() / 2 / max(after.sum(), 1.0))
@@ -155,16 +155,16 @@ def _measure_moved(before: FloatArray, after: FloatArray, n_classes: int) -> flo
 
 @dataclass(frozen=True)
 class CrowdPassPlan:
-    """What passes estimate, and when they end.
+    """Annotator model of a method, and limits of its passes.
 
     Parameters
     ----------
     annotator_model
-        How confusion matrices are estimated.
+        Parametrisation of the confusion matrices.
     max_passes, tol
-        Limit of passes, and share of the labels that a pass may still move between classes.
+        Limit of the number of passes, and largest share of the labels that the last pass may move between classes.
     compares_models
-        Whether held-out labels choose the annotator model: see `pmflib.crowd.fitting`.
+        Whether the annotator model is chosen by held-out labels: see `pmflib.crowd.fitting`.
     """
 
     annotator_model: AnnotatorModel
@@ -178,14 +178,14 @@ class CrowdPassPlan:
         return Limits(self.max_passes, self.tol)
 
     def count_most(self, *, with_known: bool) -> int:
-        """Most passes that are made: where labels are known, as many may be made before."""
+        """Limit of all passes: twice as many where labels are known, see `fit_crowd`."""
         return self.max_passes * (1 + int(with_known and self.annotator_model.votes))
 
 
 def plan_passes(
     method: str, max_passes: int, tol: float, *, ordinal: bool = False
 ) -> CrowdPassPlan:
-    """Plan the passes of a method; those that follow a method of co-occurrences are Dawid and Skene's.
+    """Plan the passes of a method; passes of "dawid_skene" follow methods of co-occurrences.
 
     Parameters
     ----------
@@ -194,19 +194,19 @@ def plan_passes(
     max_passes, tol
         As for `CrowdPassPlan`.
     ordinal
-        Whether classes are in order; only of methods with a prior for mistakes.
+        Whether classes are ordered; only for methods with a prior for mistakes.
 
     Raises
     ------
     PmfError
-        If a limit is out of range, or the classes are in order and the method has no use for that.
+        If a limit is out of range, or the method cannot use the order of classes.
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
     chosen = find_method(CROWD_METHODS, method)
     if ordinal and method not in ORDINAL_METHODS:
         raise PmfError(
-            f"ordinal is true, and method {method!r} has no use for the order of classes; give one of {ORDINAL_METHODS}"
+            f"ordinal is true, and method {method!r} does not use the order of classes; give one of {ORDINAL_METHODS}"
         )
     if chosen.family != "passes":
         return plan_dawid_skene(max_passes, tol)
@@ -215,17 +215,17 @@ def plan_passes(
 
 
 def plan_shrunk(max_passes: int, tol: float) -> CrowdPassPlan:
-    """Shrunk confusion matrices with two subclasses of every class, or a simpler model where held-out labels say so."""
+    """Shrunk confusion matrices with two subclasses of every class, or a simpler model chosen by held-out labels."""
     return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol, compares_models=True)
 
 
 def plan_balanced(max_passes: int, tol: float) -> CrowdPassPlan:
-    """Shrunk confusion matrices, with equally probable classes."""
+    """Shrunk confusion matrices and equally probable classes."""
     return CrowdPassPlan(AnnotatorModel(balanced=True), max_passes, tol)
 
 
 def plan_one_coin(max_passes: int, tol: float) -> CrowdPassPlan:
-    """One probability of being right for each worker, shrunk."""
+    """One shrunk accuracy for each worker."""
     return CrowdPassPlan(AnnotatorModel(one_coin=True), max_passes, tol)
 
 
@@ -235,7 +235,7 @@ def plan_dawid_skene(max_passes: int, tol: float) -> CrowdPassPlan:
 
 
 def plan_mv_em(max_passes: int, tol: float) -> CrowdPassPlan:
-    """Confusion matrices of maximum likelihood with equally probable classes, and ten passes whatever the limits.
+    """Confusion matrices of maximum likelihood with equally probable classes, and exactly ten passes.
 
     References
     ----------
@@ -256,20 +256,20 @@ def fit_crowd(
 ) -> CrowdState:
     """Estimate a crowd model by passes over the tasks.
 
-    Models that weigh votes ignore known labels until the passes converge, then go on with them. They are near the truth
-    by then, and known labels correct them; with known labels from the first pass on, a few of them would decide what a
-    second subclass of the tasks stands for.
+    Models that weigh votes ignore known labels until the passes converge, and then continue with them. Known labels
+    then correct a model that is near the truth; used from the first pass on, a few of them would determine the meaning
+    of a second subclass.
 
     Parameters
     ----------
     source
         Tasks with their labels.
     start
-        State to go on from, or a function that makes it; an annotator model starts from the votes.
+        State to continue from, or a function that returns it; an annotator model starts from the votes.
     annotator_model
-        That of the start; only where the start is a function.
+        Annotator model of the start; needed only if the start is a function.
     limits
-        Limit of passes and tolerance, for the passes without and with known labels separately; the result counts both.
+        Limits of the passes without known labels, and again of those with known labels; the result counts both.
     open_checkpoint
         Opens the checkpoint of a run of passes, ``WITHOUT_KNOWN`` or ``STATE``; None saves none.
     on_pass
@@ -277,7 +277,7 @@ def fit_crowd(
 
     Returns
     -------
-    The state at the end. Where labels are known and passes were made, its model has intercepts: see
+    The final state. If labels are known and passes were made, its model has intercepts: see
     `pmflib.crowd.known_intercepts`.
 
     Raises
@@ -308,7 +308,7 @@ def fit_crowd(
         state = run(family, STATE, replace(found, numbers={}, converged=False))
     else:
         state = run(family, STATE, partial(family.begin, source))
-    # without passes, confusion matrices are no counts that a task has a share in
+    # without passes, confusion matrices are not counts from which a task's share can be removed
     if not source.with_known or not state.n_passes:
         return state
     every = max(1, source.n_tasks // MOST_SCORED)

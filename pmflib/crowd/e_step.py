@@ -23,24 +23,24 @@ from pmflib.model.statistics import EMStatistics, em_statistics, sum_fields
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 MOST_VOTES = 127
-"""Most votes of one task for one class that are distinguished: more count as so many."""
+"""Limit of the votes of one task for one class that are distinguished; more count as this many."""
 PSEUDO_VOTES = 0.5
-"""Votes that every class is given beforehand: half a vote, as Jeffreys' prior would."""
+"""Votes added to every class, as by Jeffreys' prior."""
 VOTE_GAIN = 40.0
-"""Nats by which a class with a vote is ahead of one without, in the shares of votes: more than rounding keeps."""
+"""Log-weight in nats of a class with a vote relative to one without, in the shares of votes: beyond rounding."""
 RULED_OUT = -5.0
-"""Log-weight of a class that a task is known not to have, nats, in the passes. A task that all its workers mistake is
-left to them: were it certain, it would be taken for the way in which each of them labels. Chosen on draws of
-known tasks of jn-product, labelme and dog."""
+"""Log-weight of the wrong classes of a known task in the passes, nats. It is finite so that a task that all its workers
+mistake does not distort their confusion matrices. Chosen on known tasks of the public logs jn-product, labelme and
+dog."""
 PACKED_CLASSES = 4
 """Number of classes whose votes are packed into one integer at a time: each takes 7 bits of 64."""
 
 
 @dataclass(frozen=True, eq=False)
 class VotedBlock:
-    """Tasks with their votes: tasks with as many votes for each class are a stratum, and have the same prior.
+    """Tasks with their votes: tasks with the same number of votes for each class form a stratum, with one prior.
 
-    Tasks whose class is known are in strata of their own.
+    Tasks with a known class are in separate strata.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class VotedBlock:
     vote_counts
         int64 of shape (n_strata, n_classes): votes of the tasks of each stratum, at most ``MOST_VOTES``.
     known
-        int64 of shape (n_strata,): known class of the tasks of each stratum, -1 where it is not known.
+        int64 of shape (n_strata,): known class of the tasks of each stratum, -1 where it is unknown.
     """
 
     labels: SparseBlock
@@ -71,26 +71,25 @@ class VotedBlock:
 
     @property
     def codes(self) -> IntArray:
-        """Known class of each task, int64 of shape (n_rows,), -1 where it is not known."""
+        """Known class of each task, int64 of shape (n_rows,), -1 where it is unknown."""
         return np.asarray(self.known[self.strata])
 
     @property
     def is_known(self) -> BoolArray:
-        """Which tasks' class is known, (n_rows,)."""
+        """Whether the class of each task is known, (n_rows,)."""
         return self.codes >= 0
 
     def weigh_strata(
         self, gains: FloatArray, *, with_known: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """Log-weights of the classes in every stratum, the largest 0, (n_strata, n_classes), and the largest before.
+        """Log-weights of the classes in every stratum, (n_strata, n_classes), minus their maxima; and these maxima.
 
         Parameters
         ----------
         gains
             Log-weight of a class by its number of votes, as from `weigh_votes`.
         with_known
-            Whether another class of a stratum whose class is known is all but ruled out; else it is weighed as the
-            others are.
+            Whether the wrong classes of known strata are almost ruled out; otherwise these are weighed like others.
         """
         weights = gains[self.vote_counts]
         known = np.flatnonzero((self.known >= 0) & with_known)
@@ -109,7 +108,7 @@ class VotedBlock:
 
 
 def count_votes(block: SparseBlock, n_classes: int) -> IntArray:
-    """Votes of each task for each class, int64 of shape (n_rows, n_classes)."""
+    """Count the votes of each task for each class, int64 of shape (n_rows, n_classes)."""
     rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))
     indices = rows * n_classes + block.indices % n_classes
     votes: IntArray = np.bincount(indices, minlength=block.n_rows * n_classes)
@@ -117,7 +116,7 @@ def count_votes(block: SparseBlock, n_classes: int) -> IntArray:
 
 
 def add_votes(block: SparseBlock, n_classes: int, known: IntArray | None = None) -> VotedBlock:
-    """Put tasks in strata by their votes and their known class; strata are in the order of these.
+    """Assign tasks to strata by their votes and their known class; strata are sorted by these.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def add_votes(block: SparseBlock, n_classes: int, known: IntArray | None = None)
     n_classes
         Number of classes.
     known
-        int64 of shape (n_rows,): class of each task, -1 where it is not known; None where it is of no task.
+        int64 of shape (n_rows,): class of each task, -1 where it is unknown; None if no class is known.
     """
     votes = np.minimum(count_votes(block, n_classes), MOST_VOTES)
     base = int(votes.max(initial=0)) + 1
@@ -145,7 +144,7 @@ def add_votes(block: SparseBlock, n_classes: int, known: IntArray | None = None)
 
 
 def weigh_votes(weight: float) -> FloatArray:
-    """Log-weight of a class by its number of votes, nats: it is as probable as its share of the votes, to a power.
+    """Log-weight of a class by its number of votes, nats: its weight is its share of the votes to a power.
 
     Parameters
     ----------
@@ -160,30 +159,30 @@ def weigh_votes(weight: float) -> FloatArray:
 
 
 def share_votes() -> FloatArray:
-    """Log-weight of a class under which a task's posterior is its shares of the votes, as `weigh_votes`."""
+    """Log-weight of a class by its number of votes under which a task's posterior is its shares of the votes."""
     return np.concatenate([[0.0], VOTE_GAIN + np.log(np.arange(1, MOST_VOTES + 1))])
 
 
 BLOCK_ROWS = 1 << 16
-"""Most tasks of a block in memory."""
+"""Limit of the number of tasks of a block in memory."""
 MOST_AGREEMENT = 0.95
-"""Agreement of a worker above which votes weigh no more: one who always agrees would outvote all others."""
+"""Cap of the agreement of a worker: one who always agrees would otherwise outvote all others."""
 
 
 @dataclass(frozen=True, eq=False)
 class LogWeights:
-    """What tasks are scored under, nats.
+    """Log-weights under which tasks are scored, nats.
 
     Parameters
     ----------
     states
-        float64 of shape (n_states,), of the states.
+        float64 of shape (n_states,): log-weights of the states.
     labels
-        float64 of shape (n_workers * n_classes, n_states), of the labels that workers give.
+        float64 of shape (n_workers * n_classes, n_states): log-weights of the labels that workers give.
     votes
-        float64 of shape (MOST_VOTES + 1,), of a class by its number of votes.
+        float64 of shape (MOST_VOTES + 1,): log-weight of a class by its number of votes.
     with_known
-        Whether other classes than the known ones are all but ruled out; else these tasks are scored as the others are.
+        Whether the wrong classes of known tasks are almost ruled out; otherwise these are scored like others.
     """
 
     states: FloatArray
@@ -200,13 +199,13 @@ class LogWeights:
         model
             Prior and confusion matrices.
         with_votes
-            Whether votes are evidence beside the labels: they lead the passes, but true labels are found without them.
+            Whether votes are additional evidence: they guide the passes, but true labels are found without them.
         """
         return cls(*model.take_logs(), weigh_votes(model.vote_weight if with_votes else 0.0))
 
     @classmethod
     def from_votes(cls, n_workers: int, n_classes: int) -> LogWeights:
-        """Weights under which a task's posterior is its shares of the votes: even for a task without a label."""
+        """Weights under which a task's posterior is its shares of the votes; uniform for a task without labels."""
         silent = np.zeros((n_workers * n_classes, n_classes))
         return cls(np.zeros(n_classes), silent, share_votes())
 
@@ -214,17 +213,17 @@ class LogWeights:
     def from_agreement(
         cls, agreement: FloatArray, n_classes: int, shares: FloatArray
     ) -> LogWeights:
-        """Weights of votes by who gave them: a worker is right as often as chance and agreement make it.
+        """Weights of votes by the agreement of their workers, which determines their accuracy.
 
         Parameters
         ----------
         agreement
-            float64 of shape (n_workers,), as from `pmflib.solvers.crowd.shrinkage.measure_agreement`; those below 0
-            count as 0, and the vote for nothing.
+            float64 of shape (n_workers,), as from `pmflib.solvers.crowd.shrinkage.measure_agreement`; votes of workers
+            with agreement 0 or below have no weight.
         n_classes
             Number of classes, at least 2.
         shares
-            float64 of shape (n_workers,): weight of each worker's labels beside those of others.
+            float64 of shape (n_workers,): relative weight of each worker's labels.
         """
         right = np.clip(agreement, 0.0, MOST_AGREEMENT)
         right += (1 - right) / n_classes
@@ -254,7 +253,7 @@ def _evaluate_block(block: VotedBlock, weights: LogWeights) -> EMStatistics:
     if not weights.votes.any() and not (weights.with_known and (block.known >= 0).any()):
         return em_statistics(block.labels, offsets, weights.states, weights.labels)
     log_priors, peaks = block.weigh_strata(weights.votes, with_known=weights.with_known)
-    # the states of all subclasses of a class have its votes
+    # all subclasses of a class have its votes
     log_priors = np.tile(log_priors, weights.n_states // block.n_classes) + weights.states
     found = em_statistics(block.labels, offsets, log_priors, weights.labels, block.strata)
     return replace(found, log_likelihood=found.log_likelihood + float(block.sizes @ peaks))
@@ -263,7 +262,7 @@ def _evaluate_block(block: VotedBlock, weights: LogWeights) -> EMStatistics:
 def score_tasks(block: VotedBlock, weights: LogWeights) -> FloatArray:
     """Posterior of the class of every task of a block, float64 of shape (n_rows, n_classes).
 
-    A task without a label has the prior; one whose class is known has that.
+    A task without labels has the prior; a known task is certain.
     """
     posteriors, n_classes = score_states(block, weights), block.n_classes
     by_class = posteriors.reshape(-1, weights.n_states // n_classes, n_classes)
@@ -287,7 +286,7 @@ def score_states(block: VotedBlock, weights: LogWeights) -> FloatArray:
 def split_labels(
     labels: SparseBlock, n_classes: int, known: IntArray | None = None
 ) -> list[VotedBlock]:
-    """Split tasks into blocks in memory, at least one, with their votes; arguments are as for `add_votes`."""
+    """Split tasks into blocks with their votes, at least one; arguments are as for `add_votes`."""
     starts = range(0, max(labels.n_rows, 1), BLOCK_ROWS)
     parts = split_sparse_block(labels, BLOCK_ROWS) or [labels]
     return [
@@ -297,7 +296,7 @@ def split_labels(
 
 
 def split_sparse_block(block: SparseBlock, n_rows: int) -> Sequence[SparseBlock]:
-    """Split a block into blocks of at most so many rows."""
+    """Split a block into blocks of at most ``n_rows`` rows."""
     return [
         block.take(np.arange(first, min(first + n_rows, block.n_rows)))
         for first in range(0, block.n_rows, n_rows)
@@ -305,14 +304,14 @@ def split_sparse_block(block: SparseBlock, n_rows: int) -> Sequence[SparseBlock]
 
 
 def fix_known(shares: FloatArray, known: IntArray | None) -> FloatArray:
-    """Make the class of known tasks certain; in place.
+    """Make the class of known tasks certain, in place.
 
     Parameters
     ----------
     shares
         float64 of shape (n_rows, n_classes); changed.
     known
-        int64 of shape (n_rows,): class of each task, -1 where it is not known; None where none is.
+        int64 of shape (n_rows,): class of each task, -1 where it is unknown; None if no class is known.
     """
     if known is not None:
         rows = np.flatnonzero(known >= 0)
@@ -339,12 +338,12 @@ class LabelSource(BlockSource):
 
     @property
     def n_samples(self) -> int:
-        """Number of tasks, those without a label among them."""
+        """Number of tasks, including those without labels."""
         return self.n_tasks
 
     @abstractmethod
     def sample(self, every: int) -> SparseBlock:
-        """Labels of one task in ``every``."""
+        """Return the labels of one task in ``every``."""
 
     def evaluate(self, weights: LogWeights) -> EMStatistics:
         """Sufficient statistics of all tasks, scored under the given weights."""
@@ -365,7 +364,7 @@ class LabelsInMemory(LabelSource, BlocksInMemory):
     n_workers, n_classes
         Number of workers and of classes.
     known
-        int64 of shape (n_tasks,): class of each task, -1 where it is not known; None where it is of no task.
+        int64 of shape (n_tasks,): class of each task, -1 where it is unknown; None if no class is known.
     """
 
     def __init__(
@@ -380,7 +379,7 @@ class LabelsInMemory(LabelSource, BlocksInMemory):
 
     @classmethod
     def from_log(cls, log: LabelLog) -> Self:
-        """Tasks of a label log, with what is known of them."""
+        """Tasks of a label log, with their known labels."""
         known = None if log.known is None else log.known.codes
         return cls(log.block, log.n_workers, log.n_classes, known)
 
@@ -389,7 +388,7 @@ class LabelsInMemory(LabelSource, BlocksInMemory):
         return digest_fit(self.labels.indptr, self.labels.indices, self.n_classes)
 
     def sample(self, every: int) -> SparseBlock:
-        """Labels of one task in ``every``, from the first on."""
+        """Return the labels of one task in ``every``, starting with the first."""
         return self.labels.take(np.arange(0, self.n_tasks, every))
 
     def find_posteriors(self, weights: LogWeights) -> FloatArray:
@@ -399,5 +398,5 @@ class LabelsInMemory(LabelSource, BlocksInMemory):
 
 
 def take_labels(blocks: Iterable[VotedBlock], every: int) -> list[SparseBlock]:
-    """Labels of one task in ``every`` of each block."""
+    """Return the labels of one task in ``every`` of each block."""
     return [one.labels.take(np.arange(0, one.labels.n_rows, every)) for one in blocks]

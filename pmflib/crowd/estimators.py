@@ -1,4 +1,4 @@
-"""Estimators of labels, with the conventions of scikit-learn and of crowd-kit: a log or a matrix in, a series out."""
+"""Estimators of true labels with the conventions of scikit-learn and crowd-kit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pmflib.crowd.true_labels import Aggregation
 
 
 class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
-    """True labels of tasks from the labels of many workers: the default method of `aggregate`.
+    """Estimate true labels from the labels of many workers: the default method of `aggregate`.
 
-    Like a clustering it labels the tasks that it is fitted to. Its confusion matrices are those of Dawid and Skene,
-    shrunk toward their like.
+    Like a clustering, it labels the tasks that it is fitted to. It fits the model of Dawid and Skene with shrunk
+    confusion matrices.
 
     Parameters
     ----------
     n_iter
-        Limit of passes, at least 1.
+        Limit of the number of passes, at least 1.
     tol
-        Share of the labels that a pass may still move between classes.
+        Largest share of the labels that the last pass may move between classes.
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
     priors_
         Series by label: probabilities.
     errors_
-        Frame by worker and label given, a column for each true label: probabilities of labels.
+        Frame by worker and given label, with a column for each true label: probabilities of the given labels.
     skills_
-        Series by worker: accuracy.
+        Series by worker: accuracies.
     result_
         The `Aggregation`.
 
     Notes
     -----
-    Attributes are pandas objects, and need pandas; tasks are sorted, so that of an array they are the rows in order.
+    Attributes are pandas objects, and need pandas. Tasks are sorted; those of an array are its rows in order.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
         self.tol = tol
 
     def fit(self, data: object, y: object = None) -> Self:
-        """Find the true labels.
+        """Estimate the true labels.
 
         Parameters
         ----------
@@ -137,19 +137,19 @@ class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
 
 
 class DawidSkene(CrowdAggregator):
-    """Dawid-Skene by maximum likelihood, from the votes on: as crowd-kit's class of this name."""
+    """Dawid-Skene by maximum likelihood, started from the votes, like crowd-kit's class of this name."""
 
     method: str = "dawid_skene"
 
 
 class OneCoinDawidSkene(CrowdAggregator):
-    """One probability of being right per worker."""
+    """Dawid-Skene with one accuracy per worker."""
 
     method: str = "one_coin"
 
 
 class MajorityVote(CrowdAggregator):
-    """Shares of the votes; of equals, the first label wins."""
+    """Majority vote; the first label wins ties."""
 
     method: str = "majority"
 
@@ -159,6 +159,6 @@ def _pandas() -> Any:
         return importlib.import_module("pandas")
     except ImportError as error:
         raise PmfError(
-            "attributes of this estimator are pandas objects, and pandas is not installed; install it, or read "
-            "result_, which needs none"
+            "attributes of this estimator are pandas objects, and pandas is not installed; install it, or use "
+            "result_, which does not need it"
         ) from error

@@ -141,15 +141,15 @@ class Screening:
     Parameters
     ----------
     n_passes
-        Passes from each start before they are compared: after ten, one that ends higher may still be behind.
+        Number of passes from each start before the comparison: ten would be too few for the better start to lead.
     max_rounds
-        Limit of how often classes are split and merged.
+        Limit of the rounds of splitting and merging.
     n_splits
-        Random splits of each class that are tried.
+        Number of random splits of each class.
     margin
-        Nats by which all labels must be likelier from another start for it to be preferred.
+        Gain in log-likelihood, nats, by which another start is preferred.
     split_spread
-        Standard deviation of the logarithms by which the halves of a class differ at first.
+        Standard deviation of the log-ratios between the halves of a split class.
     """
 
     n_passes: int = 50
@@ -171,12 +171,11 @@ def find_likeliest_start(
     open_checkpoint: OpenCheckpoint | None = None,
     on_pass: OnPass | None = None,
 ) -> CrowdState:
-    """Make the first passes, from where they make the labels likeliest.
+    """Make the first passes from several starts, and return the likeliest run.
 
-    50 passes are made from the model, and 50 from the shares of the votes. From where the likelier of them end, each
-    class is split in two at random, twice, and those two of the others are merged whose merging costs least; 50 passes
-    are made from each of these. The likeliest goes on, and so forth, until no such change is likelier than going on
-    without.
+    50 passes are made from the model, and 50 from the shares of the votes. In the likelier of the two, each class is
+    split at random, twice, while the two others whose merging costs least are merged; 50 passes are made from each
+    result. This is repeated from the likeliest run until no change is better than continuing without it.
 
     Parameters
     ----------
@@ -185,26 +184,26 @@ def find_likeliest_start(
     model
         Crowd model, such as from `fit_worker_pairs`.
     rng
-        Draws how the halves of a class differ.
+        Generator of the random splits.
     limits
-        Limits of the passes that these begin.
+        Limits of the passes.
     open_checkpoint
-        As for `pmflib.crowd.dawid_skene.fit_crowd`; runs are numbered in the order in which they are made.
+        As for `pmflib.crowd.dawid_skene.fit_crowd`; runs are numbered in order.
     on_pass
-        Called after each pass of each run: progress.
+        Called after each pass of each run.
 
     Returns
     -------
-    The passes from the likeliest start, to go on from.
+    State of the likeliest run, to continue from.
 
     Notes
     -----
-    Passes climb to the nearest maximum. Co-occurrences of few labels are noise, and passes from the votes do better.
-    With rare classes both may lead to where a frequent class is split and rare ones are merged: no small step leads out
-    of there, but splitting and merging does. It takes three classes.
+    Passes converge to a local maximum. Co-occurrences of few labels are noisy, and passes from the votes are better
+    there. With rare classes both may end where a frequent class is split and rare ones are merged; splitting and
+    merging leads out of such maxima. It needs three classes.
 
-    50 passes for each start; and up to five times, most often once, 100 for each class and 50 for going on. They are
-    fewer where passes settle before.
+    The cost is 50 passes for each start, and in each of up to five rounds, most often one, 100 for each class and 50
+    for continuing; less where passes converge earlier.
 
     References
     ----------
@@ -240,7 +239,7 @@ def find_likeliest_start(
 
 
 def _take_likeliest(fits: Sequence[CrowdState]) -> CrowdState:
-    """The fit that makes the labels likeliest; the first if no other does by a margin."""
+    """Return the fit with the largest log-likelihood; the first one unless another is better by the margin."""
     best = max(fits, key=_total_log_likelihood)
     ahead = _total_log_likelihood(best) > _total_log_likelihood(fits[0]) + SCREENING.margin
     return best if ahead else fits[0]
@@ -252,7 +251,7 @@ def _total_log_likelihood(fit: CrowdState) -> float:
 
 
 def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[CrowdModel]:
-    """Models with one class after the other split, its second half in the place of one of two others, merged."""
+    """Yield models in which one class is split and two others are merged, for each class in turn."""
     mass, states = model.mass, model.states
     costs = {
         pair: _cost_merging(mass, states, *pair) for pair in combinations(range(states.size), 2)
@@ -270,7 +269,7 @@ def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[Cr
 
 
 def _cost_merging(mass: FloatArray, states: FloatArray, one: int, other: int) -> float:
-    """How much likelier, in nats, labels and classes are with two classes than with one for both."""
+    """Loss in log-likelihood of labels and classes, nats, if two classes are merged."""
 
     def measure(labels: FloatArray, size: float) -> float:
         totals = labels.sum(axis=1)
@@ -282,7 +281,7 @@ def _cost_merging(mass: FloatArray, states: FloatArray, one: int, other: int) ->
 
 
 def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
-    """As many labels of each worker, (n_workers, n_classes), but more of some classes and fewer of others."""
+    """Multiply labels, (n_workers, n_classes), by exponentials of ``logs``, and keep the total of each worker."""
     tilted = labels * np.exp(logs)
     totals = tilted.sum(axis=1, keepdims=True)
     ratio = labels.sum(axis=1, keepdims=True) / np.where(totals > 0, totals, 1.0)
@@ -290,7 +289,7 @@ def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
 
 
 def _match_classes(fit: CrowdState) -> CrowdState:
-    """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
+    """Assign states to classes such that workers are most accurate: the halves of a split class have no name yet."""
     model = fit.parameters
     gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
     columns = match_columns(gains)
@@ -304,34 +303,33 @@ def _match_classes(fit: CrowdState) -> CrowdState:
 
 
 N_FOLDS = 5
-"""Folds of the labels: each is predicted by models of the other four fifths."""
+"""Number of folds of the labels, for cross-validation of the models."""
 MOST_COMPARED = 60_000
-"""Labels of a log by which models are compared, about: of more, tasks are taken evenly. Fifteen fits to so many take
-less than one to a million."""
+"""Approximate limit of the labels by which models are compared; larger logs are thinned evenly. Fifteen fits to as many
+labels take less time than one to a million."""
 PREDICTED_COUNT = 2.0
-"""Pseudo-labels of all workers together in each column of a matrix of maximum likelihood that labels are predicted by:
-it rules out what a worker has not done yet."""
+"""Pseudo-labels of the pooled matrix in each column of a matrix of maximum likelihood, for predictions; labels
+that a worker has not given yet would otherwise be impossible."""
 LEAST_LABELS = 3
-"""Labels that half of the tasks must have for models to be compared. Of two, one is held out: the other alone cannot
-say that its worker is wrong, and matrices that are not shrunk, or a second subclass, predict as well whatever they
-are."""
+"""Number of labels that half of the tasks must have for models to be compared. With two labels, one of which is held
+out, the other alone cannot show that its worker is wrong, and all models predict equally well."""
 MIX = 0x9E3779B97F4A7C15
 """Odd multiplier of 64 bits whose products have well mixed upper bits: 2^64 over the golden ratio."""
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The model that a label log has, and why.
+    """The annotator model chosen for a label log, and the reason.
 
     Parameters
     ----------
     annotator_model
-        What is estimated; it has the workers who repeat each other.
+        The chosen model, including the groups of workers who repeat each other.
     comparison
-        How well the models predict a task's held-out labels, from the simplest on; None where too few tasks have
-        ``LEAST_LABELS``.
+        Log-probability of held-out labels per task, from the simplest model to the largest; None if too few tasks have
+        ``LEAST_LABELS`` labels.
     groups
-        Workers who repeat each other.
+        Groups of workers who repeat each other.
     """
 
     annotator_model: AnnotatorModel
@@ -340,7 +338,7 @@ class ModelChoice:
 
     @property
     def reason(self) -> str:
-        """A sentence that says why."""
+        """Reason for the choice, a sentence."""
         why = (
             f"few tasks have {LEAST_LABELS} labels"
             if self.comparison is None
@@ -360,23 +358,23 @@ def choose_model(
     Parameters
     ----------
     source
-        Tasks with their labels; of a large log about ``MOST_COMPARED`` labels are used. Known labels are not used, and
-        the order of tasks does not matter but for rounding.
+        Tasks with their labels. At most about ``MOST_COMPARED`` labels are used, and no known labels. The order of the
+        tasks does not matter except for rounding.
     annotator_model
-        The largest model that may be chosen. Where its classes are in order, maximum likelihood, which has no use for
-        that, is none of the others.
+        Largest model of the comparison. If its classes are ordered, maximum likelihood, which does not use the order,
+        is not compared.
     limits
-        Limit of passes and tolerance of each fit.
+        Limits of the passes of each fit.
 
     Returns
     -------
-    The choice: the simplest model within a standard error of the best. Where most tasks have fewer than
-    ``LEAST_LABELS`` labels it is shrunk, with one subclass.
+    The simplest model within a standard error of the best. If most tasks have fewer than ``LEAST_LABELS`` labels, it is
+    shrunk matrices with one subclass.
 
     References
     ----------
-    Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the simplest
-    within a standard error of the best.
+    Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the rule of one
+    standard error.
     """
     n_workers, n_classes = source.n_workers, source.n_classes
     labels = source.sample(max(1, source.n_observed // MOST_COMPARED))
@@ -411,7 +409,7 @@ def choose_model(
 
 
 def list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
-    """List the models that are compared by name, from the simplest to the largest that is given."""
+    """List the models to compare by name, from the simplest to the given one, the largest."""
     shrunk = {
         "one subclass": replace(largest, n_subclasses=1),
         "two subclasses": largest,
@@ -420,10 +418,10 @@ def list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
 
 
 def _assign_folds(labels: SparseBlock) -> IntArray:
-    """Fold of each label, int64 of shape (n_labels,), which does not depend on the order of tasks.
+    """Assign labels to folds, int64 of shape (n_labels,), independent of the order of tasks.
 
-    It is drawn by the labels of the task. Tasks with the same labels, of which there are many, are numbered: else the
-    same label would be held out in all of them, and the other folds had none like it.
+    Folds are hashes of the labels of the task. Tasks with the same labels are numbered; otherwise the same label would
+    be held out in all of them.
     """
     levels = _mix(labels.indices.astype(np.uint64) + np.uint64(1))
     ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(levels)])
@@ -437,14 +435,14 @@ def _assign_folds(labels: SparseBlock) -> IntArray:
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:
-    """Spread uint64 over 32 bits, equal ones alike: uint64 of the same shape."""
+    """Hash uint64 to 32 bits: uint64 of the same shape."""
     mixed = numbers * np.uint64(MIX)
     mixed ^= mixed >> np.uint64(29)
     return np.asarray((mixed * np.uint64(MIX)) >> np.uint64(32))
 
 
 def _predict(source: LabelsInMemory, held_out: SparseBlock, model: CrowdModel) -> FloatArray:
-    """Log-probability of the held-out labels of each task by its others, (n_tasks,), nats."""
+    """Log-probability of the held-out labels of each task given its other labels, (n_tasks,), nats."""
     weights = LogWeights.from_model(model, with_votes=False)
     blocks: Any = source.blocks
     posterior = np.concatenate([score_states(block, weights) for block in blocks])

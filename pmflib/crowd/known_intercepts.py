@@ -1,9 +1,8 @@
-"""Intercepts of the classes from known labels: for mistakes that all workers share.
+"""Intercepts of the classes from known labels: they correct mistakes that all workers share.
 
-Confusion matrices say how often each worker mistakes one class for another, but what one in twenty tasks say of each of
-them is little. What they say of all workers together is more: that tasks of one class are found in place of those of
-another. So classes are weighed by known tasks once the passes are over, each task scored by confusion matrices without
-its own share, for these have seen its class.
+Few known tasks determine the confusion matrices of single workers poorly, but they show whether all workers together
+mistake one class for another. Therefore intercepts of the classes are fitted to the known tasks after the passes. Each
+task is scored by confusion matrices without its own share, because these were estimated with its known class.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from pmflib.crowd.left_out_labels import score_labels
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 MOST_SCORED = 100_000
-"""Tasks of a log whose known ones are all looked at; of more, every so manieth known one is."""
+"""Limit of the number of known tasks that are used, about; larger logs are thinned evenly."""
 
 
 @dataclass(frozen=True)
 class InterceptPrior:
-    """What is known of intercepts before known tasks are seen; chosen by other known tasks than benchmarks draw.
+    """Prior of the intercepts. Chosen on known tasks of public logs that no benchmark draws.
 
     Parameters
     ----------
     spread
         Standard deviation of the intercept of a class, nats of tempered scores.
     power, power_spread
-        Median of the power of scores, and standard deviation of its logarithm: labels depend on each other.
+        Median of the power of scores, and standard deviation of its logarithm: labels are dependent.
     shared_error
-        Share of the tasks whose labels say nothing: a task that all workers mistake says little of others.
+        Share of the tasks whose labels are uninformative, so that tasks that all workers mistake have little influence.
     design_tasks
-        How many tasks the shares of classes that were found are worth beside those among the known tasks. Known tasks
-        may be chosen by class, and each counts as much as makes its class as frequent as it was found.
+        Number of tasks that the estimated shares of classes are worth relative to the shares among the known tasks.
+        Known tasks may be selected by class; they are weighted such that classes are as frequent as estimated.
     most_weight
-        Limit of what a task counts.
+        Limit of the weight of a task.
     half_label
-        Labels in every cell of confusion matrices that are not shrunk.
+        Pseudo-count in every cell of confusion matrices that are not shrunk.
     """
 
     spread: float = 0.5
@@ -55,14 +54,14 @@ class InterceptPrior:
 
 INTERCEPT_PRIOR = InterceptPrior()
 N_FOLDS = 5
-"""Folds of the known tasks: each says whether intercepts that were found from the others are of use."""
+"""Number of folds of the known tasks, for cross-validation of the intercepts."""
 STANDARD_ERRORS = 1.0
-"""Standard errors by which intercepts must make held-out known classes more probable."""
+"""Standard errors by which intercepts must improve the probability of held-out known classes."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownScores:
-    """Known tasks, as their labels alone would have them.
+    """Known tasks with the scores of their labels.
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ class KnownScores:
 
     @staticmethod
     def merge(parts: Sequence[KnownScores]) -> KnownScores:
-        """Put tasks together, at least of one part, in the order given."""
+        """Concatenate parts, at least one, in the order given."""
         scores = np.concatenate([part.scores for part in parts])
         return KnownScores(scores, np.concatenate([part.codes for part in parts]))
 
@@ -97,7 +96,7 @@ def score_known(blocks: Iterable[VotedBlock], model: CrowdModel, every: int = 1)
     model
         Crowd model that was estimated with the known classes.
     every
-        One known task of so many of each block is taken.
+        Use one known task in ``every`` of each block.
     """
     n_classes = model.n_classes
     none = KnownScores(np.zeros((0, n_classes)), np.zeros(0, np.int64))
@@ -113,7 +112,7 @@ def score_known(blocks: Iterable[VotedBlock], model: CrowdModel, every: int = 1)
         labels, codes = block.labels.take(rows), block.codes[rows]
         shares = score_states(add_votes(labels, n_classes, codes), weights)
         if kind.one_coin:
-            # cells are no sums of labels: there a task has no share to take out, and hardly any
+            # cells are not sums of labels: the share of a task is not defined, and very small
             shares[:] = 0.0
         scores = score_labels(labels, shares, model) + weights.states
         by_class = scores.reshape(rows.size, -1, n_classes)
@@ -122,18 +121,18 @@ def score_known(blocks: Iterable[VotedBlock], model: CrowdModel, every: int = 1)
 
 
 def add_intercepts(model: CrowdModel, known: KnownScores) -> CrowdModel:
-    """Give the classes of a crowd model intercepts, by known tasks.
+    """Add intercepts of the classes to a crowd model, by known tasks.
 
     Parameters
     ----------
     model
-        Crowd model; of one with equally probable classes, these stay so.
+        Crowd model; one with equally probable classes gets no intercepts.
     known
         Known tasks, as from `score_known`.
 
     Returns
     -------
-    The model with intercepts; the same one where nothing is known.
+    The model with intercepts; the same model if no task is known.
     """
     if model.annotator_model.balanced or not known.codes.size or model.n_classes < 2:
         return model
@@ -141,27 +140,27 @@ def add_intercepts(model: CrowdModel, known: KnownScores) -> CrowdModel:
 
 
 def find_intercepts(known: KnownScores, shares: FloatArray) -> FloatArray:
-    """What to add to the log-weights of the classes, float64 of shape (n_classes,), nats, of sum 0.
+    """Estimate intercepts of the classes, float64 of shape (n_classes,), nats, with sum 0.
 
-    The known classes are made most probable under tempered scores with an intercept for each class, as by logistic
-    regression, but that some tasks' labels say nothing; power and intercepts have a prior. Divided by the power, the
-    intercepts belong to the scores themselves. Classes that no known task has are left as they are, and only those
-    that some have are compared: known tasks of one class say nothing of what it is mistaken for.
+    They maximise the posterior of a logistic regression of the known classes on tempered scores, with an intercept for
+    each class, in which a share of the tasks is uninformative. Power and intercepts have priors. The intercepts are
+    divided by the power, to be added to the scores. Only classes with known tasks are compared, and the others have
+    intercept 0; a single such class gives no information.
 
-    Few known tasks say little of that, and what they seem to say would harm all others. So intercepts are 0 unless they
-    make known classes that were held out more probable, by ``STANDARD_ERRORS`` of the gain.
+    Few known tasks may mislead. Therefore intercepts are 0 unless they improve the log-probability of held-out known
+    classes by more than ``STANDARD_ERRORS`` standard errors.
 
     Parameters
     ----------
     known
         Known tasks, at least one.
     shares
-        float64 of shape (n_classes,): shares of the classes in all tasks, as they were found.
+        float64 of shape (n_classes,): estimated shares of the classes among all tasks.
 
     References
     ----------
     Platt (1999), Probabilistic outputs for support vector machines; Manski, Lerman (1977), Econometrica 45, for the
-    weights of tasks that were chosen by class.
+    weights of tasks that were selected by class.
     """
     intercepts = np.zeros(shares.size)
     named, codes = np.unique(known.codes, return_inverse=True)
@@ -171,7 +170,7 @@ def find_intercepts(known: KnownScores, shares: FloatArray) -> FloatArray:
     scores -= scores.max(axis=1, keepdims=True)
     tasks = _WeighedTasks.count(scores, codes, shares[named])
     gains = np.empty(codes.size)
-    # tasks of like scores in different folds, in whatever order they are
+    # tasks with similar scores go to different folds, whatever their order
     places = np.argsort(np.lexsort((codes, *scores.T)))
     for fold in range(N_FOLDS):
         held_out = places % N_FOLDS == fold
@@ -189,7 +188,7 @@ def find_intercepts(known: KnownScores, shares: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _WeighedTasks:
-    """Known tasks of the classes that some have: log-weights, known classes, what tasks count, and even chances."""
+    """Known tasks and the classes that they have: log-weights, known classes, weights, and class shares."""
 
     scores: FloatArray
     codes: IntArray
@@ -198,7 +197,7 @@ class _WeighedTasks:
 
     @classmethod
     def count(cls, scores: FloatArray, codes: IntArray, shares: FloatArray) -> _WeighedTasks:
-        """Let each task count as much as makes its class as frequent as it was found."""
+        """Weight tasks such that classes are as frequent as estimated."""
         prior, (n_known, n_classes) = INTERCEPT_PRIOR, scores.shape
         counts, shares = np.bincount(codes), shares / shares.sum()
         expected = (counts + prior.design_tasks * shares) / (n_known + prior.design_tasks)
@@ -207,17 +206,17 @@ class _WeighedTasks:
         return cls(scores, codes, counted, (counts[codes] + 1.0) / (n_known + n_classes))
 
     def take(self, rows: BoolArray) -> _WeighedTasks:
-        """Some of the tasks."""
+        """Return some of the tasks."""
         return _WeighedTasks(
             self.scores[rows], self.codes[rows], self.counted[rows], self.even[rows]
         )
 
     def score(self, values: FloatArray) -> FloatArray:
-        """Log-probability of each known class, (n_known,), times what the task counts; values as from `_fit`."""
+        """Weighted log-probability of each known class, (n_known,); values as from `_fit`."""
         return self.counted * np.log(self.mix(values)[2])
 
     def mix(self, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Probabilities of all classes, and that of the known one by the labels, and in all."""
+        """Probabilities of all classes; and that of the known class by the labels, and in total."""
         logs = np.exp(values[0]) * self.scores + values[1:]
         logs -= logs.max(axis=1, keepdims=True)
         found = np.exp(logs)
@@ -228,14 +227,14 @@ class _WeighedTasks:
 
 
 def _fit(tasks: _WeighedTasks, *, free: bool) -> FloatArray:
-    """Logarithm of the power, and an intercept for each class, that make known classes most probable; or the power.
+    """Find the most probable logarithm of the power and intercept of each class.
 
     Parameters
     ----------
     tasks
         Known tasks.
     free
-        Whether there are intercepts; else they are 0.
+        Whether intercepts are estimated; otherwise they are 0.
     """
     from scipy.optimize import minimize
 
@@ -243,7 +242,7 @@ def _fit(tasks: _WeighedTasks, *, free: bool) -> FloatArray:
     rows, n_classes = np.arange(tasks.codes.size), tasks.scores.shape[1]
 
     def measure(values: FloatArray) -> tuple[float, FloatArray]:
-        """Minus the log-probability of the known classes and of the values, and its gradient."""
+        """Negative log-posterior of the values, and its gradient."""
         found, right, mixed = tasks.mix(values)
         rises = -found * (tasks.counted * right / mixed)[:, None]
         rises[rows, tasks.codes] += tasks.counted * right / mixed

@@ -1,4 +1,4 @@
-"""Tasks whose true label is known: test questions, or a sample that an expert has looked at."""
+"""Known true labels of some tasks: test questions, or a sample labelled by an expert."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ REJECTED = pa.schema(
 )
 """Columns of the rows that are set aside."""
 SHOWN = 6
-"""Rows that an error names."""
+"""Number of rows in an error message."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownTasks:
-    """What is known of the tasks of a log.
+    """Known true labels of the tasks of a log.
 
     Parameters
     ----------
     codes
-        int64 of shape (n_tasks,): class of each task, -1 where it is not known.
+        int64 of shape (n_tasks,): class of each task, -1 where it is unknown.
     quarantine
         Arrow table of the rows set aside: row (from 0), task, label, reason.
     """
@@ -46,20 +46,20 @@ class KnownTasks:
 
     @property
     def is_known(self) -> BoolArray:
-        """Which tasks' labels are known, (n_tasks,)."""
+        """Whether the true label of each task is known, (n_tasks,)."""
         return np.asarray(self.codes >= 0)
 
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """Rows that give the label of a task, checked, but not yet against the tasks that there are.
+    """Checked rows of known labels, not yet matched with the tasks of a log.
 
     Parameters
     ----------
     classes
-        Class of each task, by the task's text.
+        Class of each task, by its text.
     rows
-        Number of the row that gave it, by the task's text.
+        Number of the row of each task, by its text.
     rejected
         Rows set aside: number, task, label and reason of each.
     """
@@ -69,12 +69,12 @@ class KnownRows:
     rejected: Sequence[tuple[int, str | None, str | None, str]]
 
     def set_aside(self, found: Iterable[str], names: Sequence[str]) -> pa.Table:
-        """List all rows that are of no use, in their order, those of tasks that were not found among them.
+        """List all rows that are set aside, in order, including those of unknown tasks.
 
         Parameters
         ----------
         found
-            Texts of the tasks that there are.
+            Texts of the tasks of the log.
         names
             Names of the classes.
         """
@@ -96,20 +96,20 @@ class KnownRows:
 def check_known_rows(
     rows: Iterable[tuple[int, str | None, str | None]], classes: Sequence[str]
 ) -> KnownRows:
-    """Check rows that give the label of a task.
+    """Check rows of known labels.
 
     Parameters
     ----------
     rows
-        Number, task and label of each; None where there is none.
+        Number, task and label of each; None for missing ones.
     classes
         Names of the classes.
 
     Returns
     -------
-    What they say. Set aside is a row without a task ("no_task") or a label ("no_label"), with a label that is no class
-    ("unknown_label"), that repeats another ("repeated"), or that says otherwise than another of its task: then nothing
-    is known of the task, and all of its rows are "contradictory".
+    The known labels. Rows are set aside if they have no task ("no_task"), no label ("no_label"), a label that is no
+    class ("unknown_label"), or repeat another row ("repeated"). If the rows of a task differ, all of them are set aside
+    ("contradictory").
     """
     variable = make_class_variable("label", classes)
     given: dict[str, list[tuple[int, str, int]]] = {}
@@ -142,12 +142,12 @@ def find_known(known: object, tasks: pa.Array, classes: pa.Array) -> KnownTasks:
     known
         Labels by task: a mapping, or a table with columns task and label, as `read_labels` takes tables.
     tasks, classes
-        What tasks and classes of the log are called.
+        Names of the tasks and classes of the log.
 
     Raises
     ------
     SchemaError
-        If a column is absent, or none of the rows is of use.
+        If a column is absent, or no row can be used.
     """
     table = _open(known)
     read = [[_as_text(value) for value in table[name].to_pylist()] for name in COLUMNS]
@@ -161,7 +161,7 @@ def find_known(known: object, tasks: pa.Array, classes: pa.Array) -> KnownTasks:
 
 
 def refuse_useless(n_rows: int, quarantine: pa.Table, source: str, classes: Sequence[str]) -> None:
-    """Refuse known labels none of which can be used, though there are some: they belong to something else.
+    """Refuse known labels of which none can be used: they probably belong to another log.
 
     Raises
     ------
@@ -179,13 +179,13 @@ def refuse_useless(n_rows: int, quarantine: pa.Table, source: str, classes: Sequ
 
 
 def _open(known: object) -> pa.Table:
-    """Table of known labels; of a mapping of tasks to labels as well."""
+    """Convert known labels, a table or a mapping of tasks to labels, to a table."""
     if isinstance(known, Mapping) and not set(COLUMNS) <= {*map(str, known)}:
         for label in known.values():
             if not isinstance(label, str) and hasattr(label, "__len__"):
                 raise SchemaError(
-                    f"known has {sorted(map(str, known))[:SHOWN]}, and not the columns {list(COLUMNS)}; name them so, "
-                    "or give a mapping of tasks to labels"
+                    f"known has the columns {sorted(map(str, known))[:SHOWN]}; name them {list(COLUMNS)}, or give a "
+                    "mapping of tasks to labels"
                 )
         columns = (list(known), list(known.values()))
         return pa.table(
@@ -197,7 +197,7 @@ def _open(known: object) -> pa.Table:
     table = as_arrow(known)
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         raise SchemaError(
-            f"known has no columns {absent}; it has {table.column_names[:12]}: name them {list(COLUMNS)}"
+            f"known lacks the columns {absent}; it has {table.column_names[:12]}: name them {list(COLUMNS)}"
         )
     return table
 

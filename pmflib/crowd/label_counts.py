@@ -1,4 +1,4 @@
-"""What a label log says of itself: how far workers agree, with the votes and with each other."""
+"""Agreement of the workers of a label log, with the majority and with each other."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pmflib.core.blocks import SparseBlock
 
 @dataclass(frozen=True, eq=False)
 class LabelCounts:
-    """Sums over tasks, of which those of any parts of a log add up.
+    """Sums over tasks; those of the parts of a log add up.
 
     Parameters
     ----------
     coincidences
-        float64 of shape (n_classes, n_classes): pairs of labels of the same task, each task's divided by its number of
-        labels less one, so that every label counts once.
+        float64 of shape (n_classes, n_classes): pairs of labels of the same task, divided by the task's number of
+        labels minus one, so that every label counts once.
     n_labelled, n_agreeing
-        Tasks with a label whose true one was found, and not known; of these, tasks whose true label has as many votes
-        as any other.
+        Tasks with labels whose class is estimated, not known; of these, tasks whose estimated label has no fewer votes
+        than any other.
     given
         int64 of shape (n_workers, n_classes): labels that each worker gave.
     right
-        float64 of shape (n_workers,): labels that were right, as far as is known: posteriors of the classes given.
+        float64 of shape (n_workers,): expected number of correct labels, by posterior.
     """
 
     coincidences: FloatArray
@@ -38,7 +38,7 @@ class LabelCounts:
 
     @classmethod
     def zero(cls, n_workers: int, n_classes: int) -> LabelCounts:
-        """Sums over no tasks."""
+        """Zero sums."""
         given = np.zeros((n_workers, n_classes), np.int64)
         return cls(np.zeros((n_classes, n_classes)), 0, 0, given, np.zeros(n_workers))
 
@@ -51,7 +51,7 @@ class LabelCounts:
         n_workers: int,
         is_known: BoolArray | None = None,
     ) -> LabelCounts:
-        """Sum up tasks.
+        """Compute the sums of some tasks.
 
         Parameters
         ----------
@@ -60,11 +60,11 @@ class LabelCounts:
         posterior
             float64 of shape (n_tasks, n_classes).
         chosen
-            int64 of shape (n_tasks,): the label of each task.
+            int64 of shape (n_tasks,): estimated label of each task.
         n_workers
             Number of workers.
         is_known
-            Which tasks' true label was known, (n_tasks,); None is of no task.
+            Whether the true label of each task was known, (n_tasks,); None if none was.
         """
         n_tasks, n_classes = posterior.shape
         workers, classes = np.divmod(labels.indices.astype(np.int64), n_classes)
@@ -89,7 +89,7 @@ class LabelCounts:
 
     @staticmethod
     def merge(parts: Sequence[LabelCounts]) -> LabelCounts:
-        """Add up sums, at least one, in the order given: equal order, equal bits."""
+        """Add up sums, at least one, in the order given."""
 
         def add(one: LabelCounts, other: LabelCounts) -> LabelCounts:
             return LabelCounts(
@@ -104,9 +104,9 @@ class LabelCounts:
 
     @property
     def alpha(self) -> float | None:
-        """Krippendorff's alpha of nominal labels: 1 is agreement, 0 what chance gives; None where it is not defined.
+        """Krippendorff's alpha of nominal labels: 1 is full agreement, 0 that of chance; None where it is undefined.
 
-        Only labels of tasks with at least two count. Not defined where there are none, or all are the same.
+        Tasks with fewer than two labels are ignored. It is undefined if no task is left, or all labels are equal.
 
         References
         ----------
@@ -122,5 +122,25 @@ class LabelCounts:
 
     @property
     def majority_agreement(self) -> float | None:
-        """Share of labelled tasks whose true label, where it was not known, has as many votes as any other; or None."""
+        """Share of the estimated labels that have no fewer votes than any other; None without labels."""
         return self.n_agreeing / self.n_labelled if self.n_labelled else None
+
+
+UNUSED_SHARE = 0.25
+"""Fitted share of a class, relative to its share of the labels, below which the class is hardly used."""
+LEAST_LABELS = 20
+"""Classes with fewer labels are rare, and never reported as unused."""
+
+
+def list_unused(n_labels: IntArray, prior: FloatArray) -> list[int]:
+    """List the classes whose fitted share is far below their share of the labels: the fit hardly uses them.
+
+    Parameters
+    ----------
+    n_labels
+        int64 of shape (n_classes,): number of labels of each class.
+    prior
+        float64 of shape (n_classes,): fitted share of each class.
+    """
+    least = UNUSED_SHARE * n_labels / max(int(n_labels.sum()), 1)
+    return np.flatnonzero((n_labels >= LEAST_LABELS) & (prior < least)).tolist()

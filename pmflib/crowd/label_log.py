@@ -1,4 +1,4 @@
-"""Tables (task, worker, label), or matrices, to blocks of level indices; what does not fit to quarantine."""
+"""Read label logs: tables (task, worker, label) or matrices, encoded as level indices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pmflib.schema.tables import as_arrow
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNKNOWN, as_text, read_number
 
 SHOWN = 6
-"""Classes that an error names."""
+"""Number of classes in an error message."""
 COLUMNS = ("task", "worker", "label")
 
 OnRepeated: TypeAlias = Literal["last", "first", "error"]
@@ -35,15 +35,15 @@ class LabelLog:
     Parameters
     ----------
     block
-        Tasks as rows; a label is the level ``worker * n_classes + class``. A task without a label is an empty row.
+        Tasks as rows; a label is the level ``worker * n_classes + class``. A task without labels is an empty row.
     tasks, workers, classes
-        Arrow arrays: what rows, workers and classes are called, sorted.
+        Arrow arrays: names of the rows, workers and classes, sorted.
     quarantine
         Arrow table of the labels set aside: row (from 0), task, worker, label, reason.
     known
-        Tasks whose true label is known; None where none is given.
+        Tasks whose true label is known; None if none is given.
     is_ordered
-        Whether somebody has put the classes in their order.
+        Whether the order of the classes was given.
     """
 
     block: SparseBlock
@@ -68,7 +68,7 @@ class LabelLog:
 
     @property
     def is_known(self) -> BoolArray:
-        """Which tasks' true label is known, (n_tasks,)."""
+        """Whether the true label of each task is known, (n_tasks,)."""
         return np.zeros(self.n_tasks, bool) if self.known is None else self.known.is_known
 
     @property
@@ -91,36 +91,37 @@ def read_labels(
 ) -> LabelLog:
     """Encode a table of labels, as ``pmf crowd`` does.
 
-    Texts are without blanks around them, and an empty one is none. A label is also none where it is one of
-    `pmflib.schema.variable.DEFAULT_MISSING`, and labels that differ in case or Unicode composition alone are one.
+    Texts are stripped; empty texts are missing. Labels among `pmflib.schema.variable.DEFAULT_MISSING` are missing, too.
+    Labels that differ only in case or Unicode composition are the same.
 
     Parameters
     ----------
     table
-        Columns task, worker and label: a pandas or polars frame, an Arrow table or batch, or a mapping of columns. An
-        empty label is none, but its task is known. Or a matrix, a row per task and a column per worker, as an array or
-        a frame with none of these columns: see `pmflib.crowd.label_log.list_labels`.
+        Columns task, worker and label: a pandas or polars frame, an Arrow table or batch, or a mapping of columns. A
+        row without a label still adds its task. Or a matrix with a row per task and a column per worker, as an array or
+        a frame without these columns: see `pmflib.crowd.label_log.list_labels`.
     classes
-        Labels that there are, in their order; None takes all that were given, in the order of an ordered categorical
-        column, or sorted, with numbers inside texts by their size. If two of them are spelled alike, labels are taken
-        as they stand.
+        All possible labels, in order. None takes all labels of the table, in the order of an ordered categorical
+        column, or else sorted, with numbers inside texts by value. If two classes differ only in spelling, labels are
+        compared exactly.
     on_repeated
-        Several labels of one worker for one task: the last or the first counts, the others go to quarantine; or stop.
+        What to do with several labels of one worker for one task: keep the "last" or the "first" and set the others
+        aside, or raise an "error".
     on_unknown
-        A label that is not among ``classes``: its row goes to quarantine; or stop.
+        What to do with a label that is not among ``classes``: set its row aside ("quarantine"), or raise an "error".
 
     Raises
     ------
     SchemaError
-        If a column is absent, there is no label at all, or more than a thousand different ones; or a row does not fit
-        and the policy is to stop.
+        If a column is absent, there are no labels, or more than a thousand different ones; or if a policy is "error"
+        and a row violates it.
     PmfError
         If a policy is unknown.
 
     Warns
     -----
     SchemaWarning
-        If labels that are spelled alike are taken for one, or more than a hundred are different.
+        If labels with different spellings are merged, or there are more than a hundred different labels.
     """
     _check_policies(on_repeated, on_unknown)
     if is_matrix(table, COLUMNS):
@@ -133,15 +134,15 @@ def read_labels(
     if on_unknown == "error" and (reason == _REASONS.index("unknown_label")).any():
         row = int(np.flatnonzero(reason == _REASONS.index("unknown_label"))[0])
         raise SchemaError(
-            f"label {columns['label'][row].as_py()!r} of row {row} is none of the classes "
+            f"label {columns['label'][row].as_py()!r} of row {row} is not among the classes "
             f"{class_names.to_pylist()}; add it, or pass on_unknown='quarantine'"
         )
     n_workers, n_classes = len(worker_names), len(class_names)
     if not n_classes:
-        raise SchemaError("no row has a label: pass labels, or the classes that there are")
+        raise SchemaError("no row has a label; pass labels, or the possible labels as classes")
     given = (reason == 0) & (codes >= 0)
     levels, keys = (workers * n_classes + codes).astype(np.int32), tasks * n_workers + workers
-    # sorting takes most memory of all: what it does not need is let go before
+    # sorting takes most memory: free what it does not need
     del workers, codes
     if not given.all():
         tasks, levels, keys = tasks[given], levels[given], keys[given]
@@ -159,37 +160,37 @@ def read_labels(
 
 
 def check_class_order(classes: Sequence[object], *, given: bool) -> None:
-    """Check that classes are in order: as they were given, or as numbers.
+    """Check that classes are ordered: because the order was given, or as increasing numbers.
 
     Parameters
     ----------
     classes
         Names of the classes, in their order.
     given
-        Whether the order is somebody's choice.
+        Whether the order was given.
 
     Raises
     ------
     SchemaError
-        If it is not, and the names are no increasing numbers.
+        If it was not, and the names are not increasing numbers.
     """
     numbers = [read_number(as_text(name)) for name in classes]
     rising = all(a is not None and b is not None and a < b for a, b in pairwise(numbers))
     if given or (rising and None not in numbers):
         return
     raise SchemaError(
-        f"ordinal is true, but nothing says how the classes {list(classes)[:SHOWN]} are ordered; give classes from the "
+        f"ordinal is true, but the order of the classes {list(classes)[:SHOWN]} is unknown; give classes from the "
         "lowest to the highest"
     )
 
 
 def is_matrix(table: object, columns: tuple[str, ...]) -> bool:
-    """Whether a table has a column per worker: an array, or a frame with none of a log's columns.
+    """Whether a table is a matrix with a column per worker: an array, or a frame without the columns of a log.
 
     Parameters
     ----------
     table
-        What was given for labels.
+        Labels as given by the caller.
     columns
         Columns of a label log.
     """
@@ -205,23 +206,23 @@ def is_matrix(table: object, columns: tuple[str, ...]) -> bool:
 
 
 def list_labels(matrix: Any) -> pa.Table:
-    """Label log of a matrix.
+    """Convert a matrix to a label log.
 
     Parameters
     ----------
     matrix
-        Array of shape (n_tasks, n_workers), or a frame with a column per worker; null, NaN, or -1 among the integers
-        of an array, where the worker gave no label.
+        Array of shape (n_tasks, n_workers), or a frame with a column per worker. Missing labels are null, NaN, or -1 in
+        an array of integers.
 
     Returns
     -------
-    Columns task, worker, label: tasks are the numbers of the rows, or what the index of a pandas frame has; workers are
-    the numbers or names of the columns. A task without a label has a row without one.
+    Columns task, worker, label: tasks are row numbers, or the index of a pandas frame; workers are column numbers or
+    names. A task without labels has a row without a label.
 
     Raises
     ------
     SchemaError
-        If the matrix has another shape, or a task stands twice in the index.
+        If the matrix has another shape, or the index repeats a task.
     """
     table, tasks, workers = _open(matrix)
     if table.ndim != 2 or not table.size:
@@ -235,10 +236,10 @@ def list_labels(matrix: Any) -> pa.Table:
     elif pa.types.is_floating(label.type):
         numbers = label.fill_null(0).to_numpy()
         if np.all((numbers == np.round(numbers)) | absent):
-            # gaps make floats of integers
+            # gaps turn integers into floats
             label = pa.array(np.where(absent, 0, numbers).astype(np.int64))
     given = ~absent.reshape(table.shape)
-    # a task without a label keeps a row, and is known
+    # a task without labels keeps a row
     given[~given.any(axis=1), 0] = True
     rows, columns = np.nonzero(given)
     indices = np.flatnonzero(given)
@@ -282,12 +283,12 @@ def _check_policies(on_repeated: str, on_unknown: str) -> None:
 
 
 def pick_columns(table: pa.Table) -> pa.Table:
-    """Columns task, worker and label of a table.
+    """Select the columns task, worker and label of a table.
 
     Raises
     ------
     SchemaError
-        If one is absent, or holds no single values.
+        If one is absent, or has nested values.
     """
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         near = [list_near(name, table.column_names, 1) for name in absent]
@@ -311,14 +312,14 @@ def pick_columns(table: pa.Table) -> pa.Table:
 def encode_labels(
     column: pa.ChunkedArray, classes: Sequence[Any] | None
 ) -> tuple[tuple[IntArray, pa.Array], bool]:
-    """Codes of labels and the classes that they mean, and whether somebody has put these in their order.
+    """Codes of labels with their classes, and whether the order of these was given.
 
     Parameters
     ----------
     column
-        Labels as they were given.
+        Labels as given.
     classes
-        As for `read_labels`; what is none of them has code ``UNKNOWN``.
+        As for `read_labels`; other labels have code ``UNKNOWN``.
     """
     label = encode_values(column)
     if classes is not None:
@@ -328,7 +329,7 @@ def encode_labels(
 
 
 def encode_values(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
-    """Codes of values in their sorted order, -1 where there is none; and the values."""
+    """Codes of values, in sorted order, -1 for missing ones; and the distinct values."""
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     if pa.types.is_dictionary(column.type):
@@ -358,7 +359,7 @@ def encode_values(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
 def _encode_integers(
     values: IntArray, low: int, high: int, kind: pa.DataType
 ) -> tuple[IntArray, pa.Array]:
-    """Do `encode_values` where there are hardly more integers between the smallest and the largest than values."""
+    """Do `encode_values` for integers in a range that is not much longer than the column."""
     indices = values - low if low else values
     seen = np.zeros(high - low + 1, bool)
     seen[indices] = True
@@ -369,9 +370,9 @@ def _encode_integers(
 def _restrict(
     label: tuple[IntArray, pa.Array], classes: Sequence[Any]
 ) -> tuple[IntArray, pa.Array]:
-    """Codes among the classes given, in their order."""
+    """Codes among the given classes."""
     if isinstance(classes, str) or not isinstance(classes, Iterable):
-        raise SchemaError(f"classes is {classes!r}; give a list of the labels that there are")
+        raise SchemaError(f"classes is {classes!r}; give a list of the possible labels")
     names = tuple(map(as_text, classes))
     if len(set(names)) < len(names) or not names:
         raise SchemaError(f"classes is {list(classes)!r}; give at least one, all different")
@@ -383,7 +384,7 @@ def _restrict(
 def _unify(
     label: tuple[IntArray, pa.Array], ranks: Mapping[str, int] | None
 ) -> tuple[IntArray, pa.Array]:
-    """Codes of labels in their order, those that are spelled alike as one, -1 for those that mean "not given"."""
+    """Codes of labels; different spellings have the same code, missing labels -1."""
     values = [_decode(value) for value in label[1].to_pylist()]
     is_text = not label[1].type.equals(pa.bool_()) and not _is_number(label[1].type)
     given = [text for text in values if not is_text or text not in DEFAULT_MISSING]
@@ -409,7 +410,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _rank_categories(column: pa.ChunkedArray) -> dict[str, int] | None:
-    """Place of each category of an ordered categorical column, by its text; None of another column."""
+    """Rank of each category of an ordered categorical column; None for other columns."""
     if not pa.types.is_dictionary(column.type) or not column.type.ordered:
         return None
     categories = column.combine_chunks().dictionary.to_pylist()
@@ -417,7 +418,7 @@ def _rank_categories(column: pa.ChunkedArray) -> dict[str, int] | None:
 
 
 def find_unfit(task: IntArray, worker: IntArray, label: IntArray) -> IntArray:
-    """Reason by which each row is set aside, a number of ``_REASONS``: codes below 0 are of no task, no worker."""
+    """Reason why each row is set aside, an index of ``_REASONS``; negative codes are missing tasks or workers."""
     reason = np.zeros(len(task), np.int8)
     _set_aside(reason, label == UNKNOWN, "unknown_label")
     _set_aside(reason, worker < 0, "no_worker")
@@ -430,7 +431,7 @@ def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:
 
 
 def _keep_one(keys: IntArray, on_repeated: str) -> IntArray:
-    """Place of the label that counts for each key, by key."""
+    """Position of the label to keep for each key, sorted by key."""
     order = _sort_stably(keys)
     ordered = keys[order]
     changes = ordered[1:] != ordered[:-1]
@@ -453,7 +454,7 @@ DIGIT_BITS = 16
 
 
 def _sort_stably(keys: IntArray) -> IntArray:
-    """Find the order of keys; equals stay in the order given.
+    """Sort keys; ties keep their order.
 
     Parameters
     ----------
@@ -462,7 +463,7 @@ def _sort_stably(keys: IntArray) -> IntArray:
 
     Returns
     -------
-    int64 of shape (n_keys,): as ``np.argsort(keys, kind="stable")``.
+    int64 of shape (n_keys,), equal to ``np.argsort(keys, kind="stable")``.
 
     References
     ----------
@@ -478,7 +479,7 @@ def _sort_stably(keys: IntArray) -> IntArray:
 
 
 def list_rejected(columns: pa.Table, reason: IntArray) -> pa.Table:
-    """Rows that are set aside, with the number of the row and the reason, as from `find_unfit`."""
+    """List the rows that are set aside, with row number and reason, as from `find_unfit`."""
     rows = np.flatnonzero(reason)
     rejected = columns.take(pa.array(rows)).add_column(0, "row", pa.array(rows))
     return rejected.append_column("reason", pa.array([_REASONS[code] for code in reason[rows]]))

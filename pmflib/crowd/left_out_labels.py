@@ -1,13 +1,12 @@
-"""Labels weighed by what others of their task say, without what each task itself has said.
+"""Predict each label from the other labels of its task, under confusion matrices without the task's own share.
 
-The labels of a task have gone into the confusion matrices of its workers, and would confirm themselves: a matrix is
-taken without the task's own share. Of each worker of the task, the label is predicted from the other workers' labels,
-which count with a power. Given the class, labels of one task may depend on each other, for what misleads one worker
-misleads another: of n labels whose errors correlate by c, n / (1 + (n - 1) c) are worth as much as independent ones.
-A power of one that is too sharp predicts left-out labels with too much certainty and pays for every surprise, one that
-is too flat is never certain: the log-probability of left-out labels is greatest in between, and at 1 if they are
-independent. Where a part of the tasks is so hard that their labels are guesses, no one power fits: guessing is a state
-of its own then, under which a worker's labels are as all of them together.
+The labels of a task were used to estimate the confusion matrices of its workers, and would confirm themselves.
+Therefore the task's own share is removed from the matrices. Each label is predicted from the other labels of the task,
+whose evidence is tempered by a power. Labels of one task are dependent given its class, because what misleads one
+worker misleads another: n labels with error correlation c are worth n / (1 + (n - 1) c) independent ones. The power
+that maximises the log-probability of left-out labels measures this dependence; it is 1 for independent labels. No
+single power fits if some tasks are so hard that their labels are guesses: guessing is then an additional state, under
+which the labels of a worker have the distribution of all of the worker's labels.
 """
 
 from __future__ import annotations
@@ -25,34 +24,34 @@ from pmflib.solvers.crowd.annotator_model import CrowdModel
 POWERS: FloatArray = np.exp(np.linspace(np.log(0.06), np.log(1.2), 13))
 """Powers that are compared."""
 KNOWN_POWERS: FloatArray = np.exp(np.linspace(np.log(0.02), np.log(1.5), 30))
-"""Powers that known classes choose from."""
+"""Powers that are compared by known classes."""
 HARD_SHARES: FloatArray = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
-"""Shares of tasks so hard that their labels are guesses, that are compared."""
+"""Shares of tasks whose labels are guesses that are compared."""
 SHARED_ERRORS: FloatArray = np.array(
     [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2]
 )
-"""Shares of tasks whose labels say nothing that known classes choose from."""
+"""Shares of tasks with uninformative labels that are compared by known classes."""
 VOTES_SHARE = 0.5
-"""Share of the votes in the posterior that calibration begins with, beside the one that was found: what is found may
-have mistaken one class for another, and is sure of it [drawn]."""
+"""Share of the votes in the posterior that calibration starts from: the method's posterior may confuse two classes with
+high confidence. Chosen by benchmarks/crowd/calibration.py."""
 LEAST_LABELS = 2
-"""Labels of a task from which on they say how good workers are: a label alone is confirmed by nothing but itself."""
+"""Tasks with fewer labels are not used to estimate workers: a single label is confirmed by nothing but itself."""
 CHUNK_CELLS = 1 << 18
-"""Most labels times classes that are worked on at a time."""
+"""Limit of labels times classes in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationRound:
-    """A crowd model that tasks are scored under, each without its own share, and the power of their labels.
+    """A crowd model under which tasks are scored without their own share, and the power of their labels.
 
     Parameters
     ----------
     model
         Crowd model with one subclass.
     power
-        Power of the labels; None while it is not known.
+        Power of the labels; None while it is unknown.
     hard_share
-        Share of the tasks whose labels are guesses: as each worker gives them to all tasks, whatever the class.
+        Share of the tasks whose labels are guesses, independent of the class.
     """
 
     model: CrowdModel
@@ -67,13 +66,13 @@ class CalibrationRound:
 
 @dataclass(frozen=True, eq=False)
 class LeftOutSums:
-    """Sums over tasks, of which those of any parts of a log add up.
+    """Sums over tasks; those of the parts of a log add up.
 
     Parameters
     ----------
     label_mass
         float64 of shape (n_workers * n_classes, n_classes): each worker's labels by posterior class; (0, n_classes)
-        while a power is to be chosen.
+        while a power is being chosen.
     class_mass
         float64 of shape (n_classes,): labelled tasks by posterior class.
     log_probs
@@ -95,7 +94,7 @@ class LeftOutSums:
 
     @staticmethod
     def merge(parts: Sequence[LeftOutSums]) -> LeftOutSums:
-        """Add up sums, at least one, in the order given: equal order, equal bits."""
+        """Add up sums, at least one, in the order given."""
         first = parts[0]
         total = LeftOutSums(*(array.copy() for array in _list_arrays(first)))
         for part in parts[1:]:
@@ -109,7 +108,7 @@ def _list_arrays(sums: LeftOutSums) -> tuple[FloatArray, ...]:
 
 
 def start_sums(rounds: Sequence[CalibrationRound], n_workers: int, n_classes: int) -> LeftOutSums:
-    """Sums over no tasks, under rounds as for `add_block_sums`."""
+    """Zero sums, for rounds as for `add_block_sums`."""
     chooses = bool(rounds) and rounds[-1].power is None
     n_levels = 0 if chooses else n_workers * n_classes
     return LeftOutSums(
@@ -129,22 +128,22 @@ def add_block_sums(
     known: IntArray | None = None,
     every: int = 1,
 ) -> None:
-    """Add a block to sums: labels by posterior class, or, where the last round has no power, log-probabilities.
+    """Add a block to sums: labels by posterior class, or log-probabilities if the last round has no power.
 
     Parameters
     ----------
     labels
         Tasks as rows, labels as levels ``worker * n_classes + class``.
     posterior
-        float64 of shape (n_rows, n_classes): as it was found by a method.
+        float64 of shape (n_rows, n_classes): posterior of a method.
     rounds
-        Rounds so far, in order.
+        Earlier rounds, in order.
     sums
         As from `start_sums`; changed in place.
     known
-        int64 of shape (n_rows,): class of each task, -1 where it is not known; None where none is.
+        int64 of shape (n_rows,): class of each task, -1 where it is unknown; None if no class is known.
     every
-        Left-out labels are predicted of one task of so many.
+        Left-out labels are predicted for one task in ``every``.
     """
     from pmflib.kernels.left_out import add_shares
 
@@ -173,7 +172,7 @@ def add_block_sums(
 
 
 def _split_by_cells(labels: SparseBlock, n_classes: int) -> Iterator[tuple[int, int]]:
-    """Bounds of runs of rows that have at most ``CHUNK_CELLS`` labels times classes, or one row."""
+    """Yield bounds of runs of rows that have at most ``CHUNK_CELLS`` labels times classes, at least one row each."""
     start = 0
     while start < labels.n_rows:
         most = labels.indptr[start] + CHUNK_CELLS // n_classes
@@ -194,8 +193,8 @@ def follow_rounds(
     Parameters
     ----------
     labels, posterior, rounds, known
-        As for `add_block_sums`; all rounds have a power. Without a round it is the posterior that calibration begins
-        with.
+        As for `add_block_sums`; all rounds have a power. Without rounds, the result is the posterior that calibration
+        starts from.
     """
     from pmflib.kernels.left_out import mix_votes
 
@@ -216,12 +215,12 @@ def find_hard_tasks(
     rounds: Sequence[CalibrationRound],
     known: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Posterior of every task if its labels are no guesses, as by `follow_rounds`, and probability that they are.
+    """Posterior of every task if its labels are not guesses, and probability that they are guesses.
 
     Parameters
     ----------
     labels, posterior, rounds, known
-        As for `follow_rounds`, with a round at least.
+        As for `follow_rounds`, with at least one round.
 
     Returns
     -------
@@ -240,20 +239,20 @@ def find_hard_tasks(
 
 
 def _take_even_odds(logs: FloatArray) -> FloatArray:
-    """Probability of the last state, (n_rows,), below 1: that labels are guesses if they are on every second task."""
+    """Probability of the last state, (n_rows,), below 1: that labels are guesses, at even prior odds."""
     most = 1 - np.finfo(np.float64).epsneg
     return np.asarray(np.minimum(_normalise(logs.copy())[:, -1], most))
 
 
 def _find_odds(even: FloatArray, share: float) -> FloatArray:
-    """Probability that labels are guesses if they are on such a share of the tasks, from that at even odds."""
+    """Probability that labels are guesses with a prior share, from that at even prior odds."""
     return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
 
 
 def _find_own_shares(labels: SparseBlock, shares: FloatArray, known: IntArray | None) -> FloatArray:
-    """What each task has added to the confusion matrices of its workers, (n_rows, n_classes).
+    """Share of each task in the confusion matrices of its workers, (n_rows, n_classes).
 
-    A task with fewer than ``LEAST_LABELS`` labels adds nothing, unless its class is known.
+    Tasks with fewer than ``LEAST_LABELS`` labels have none, unless their class is known.
     """
     counted = np.diff(labels.indptr) >= LEAST_LABELS
     if known is not None:
@@ -262,16 +261,16 @@ def _find_own_shares(labels: SparseBlock, shares: FloatArray, known: IntArray | 
 
 
 def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
-    """Log-weights of the classes of every task by its labels alone, (n_rows, n_states), nats.
+    """Log-weights of the states of every task by its labels, without the prior, (n_rows, n_states), nats.
 
     Parameters
     ----------
     labels
         As for `add_block_sums`.
     shares
-        float64 of shape (n_rows, n_states): what each task has added to the model's counts, and is taken out.
+        float64 of shape (n_rows, n_states): share of each task in the model's counts, which is removed.
     model
-        Crowd model; of one with two subclasses, the states are weighed.
+        Crowd model.
     """
     return _weigh_labels(labels, shares, model.mass, each=False)[0]
 
@@ -279,7 +278,7 @@ def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> 
 def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
     """Log-probability of each label given the others of its task, summed: float64 of shape (n_hard_shares, n_powers).
 
-    It is in nats, by the share of tasks whose labels are guesses, and by power. Tasks with one label say nothing.
+    In nats, by the share of tasks whose labels are guesses, and by power. Tasks with one label are ignored.
 
     Parameters
     ----------
@@ -304,14 +303,14 @@ def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel)
 
 
 def _add_guesses(model: CrowdModel) -> FloatArray:
-    """Labels of each worker by class, and in one more column of all classes, (n_workers, n_classes, n_states + 1)."""
+    """Labels of each worker by state, with a last column for all states, (n_workers, n_classes, n_states + 1)."""
     return np.concatenate([model.mass, model.mass.sum(axis=2, keepdims=True)], axis=2)
 
 
 def _predict_known(
     labels: SparseBlock, posterior: FloatArray, known: IntArray, rounds: Sequence[CalibrationRound]
 ) -> FloatArray:
-    """Log-probability of the classes of tasks that are all known, by power and shared error, nats."""
+    """Log-probability of the classes of known tasks, by power and shared error, nats."""
     model = rounds[-1].model
     shares = follow_rounds(labels, posterior, rounds[:-1], known)
     scores = score_labels(labels, _find_own_shares(labels, shares, known), model)
@@ -328,10 +327,10 @@ def _predict_known(
 def _weigh_labels(
     labels: SparseBlock, shares: FloatArray, mass: FloatArray, *, each: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sums of the mean logarithms of each task's labels, (n_rows, n_states), and of each label, if they are asked for.
+    """Sum the mean log-probabilities of each task's labels, (n_rows, n_states); optionally those of each label.
 
-    Those of each label, and the means of its probability, are of shape (n_labels, n_states). Of mass with one state
-    more than shares, as from `_add_guesses`, all of a task's share is taken out there.
+    Mean log-probabilities and mean probabilities of each label have shape (n_labels, n_states). If mass has one state
+    more than shares, as from `_add_guesses`, the whole share of a task is removed from it.
     """
     from pmflib.kernels.digamma import digamma
     from pmflib.kernels.left_out import LEAST, weigh_left_out
@@ -358,7 +357,7 @@ def _weigh_labels(
 
 
 def temper(posterior: FloatArray, prior: FloatArray, power: float) -> FloatArray:
-    """Posterior whose evidence beside the prior counts with a power, (n_rows, n_classes).
+    """Posterior whose evidence relative to the prior is raised to a power, (n_rows, n_classes).
 
     Parameters
     ----------
@@ -372,7 +371,7 @@ def temper(posterior: FloatArray, prior: FloatArray, power: float) -> FloatArray
 
 
 def _normalise(logs: FloatArray) -> FloatArray:
-    """Probabilities of log-weights, by row; overwrites what it is given."""
+    """Probabilities of log-weights, by row; overwrites its argument."""
     from pmflib.kernels.left_out import normalise_logs
 
     normalise_logs(logs)

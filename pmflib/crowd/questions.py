@@ -1,4 +1,4 @@
-"""Which task to have labelled again, and by whom: where a label is expected to say most."""
+"""Choose tasks to have labelled again, and the workers to ask, by expected information gain."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.crowd.confidence import Calibration
 
 MOST_WORKERS = 512
-"""Workers that are compared for a task: of more, those whose labels say most of a task of which nothing is known."""
+"""Limit of the number of workers that are compared: those whose labels are most informative about a random task."""
 LEAST_TASKS = 1024
-"""Tasks that are compared, at least, the most uncertain of all: a worker may say more of another than of the first."""
+"""Number of tasks that are compared at least, the most uncertain ones: a label may help one of them more than the most
+uncertain task."""
 MOST_CELLS = 1 << 21
-"""Most tasks times workers times classes that are worked on at a time."""
+"""Limit of tasks times workers times classes in memory at a time."""
 
 
 def measure_uncertainty(probabilities: FloatArray) -> FloatArray:
@@ -24,7 +25,7 @@ def measure_uncertainty(probabilities: FloatArray) -> FloatArray:
 
 
 def measure_label_gains(probabilities: FloatArray, confusion: FloatArray) -> FloatArray:
-    """Expected reduction of the entropy of each task's class by a label of each worker, nats.
+    """Expected reduction of the entropy of each task's class by one label of each worker, nats.
 
     Parameters
     ----------
@@ -54,9 +55,9 @@ def measure_label_gains(probabilities: FloatArray, confusion: FloatArray) -> Flo
 
 
 def blur_confusion(calibration: Calibration) -> FloatArray:
-    """Confusion matrices of labels that count with the power of a calibration, (n_workers, n_classes, n_classes).
+    """Confusion matrices tempered by the power of a calibration, (n_workers, n_classes, n_classes).
 
-    What a label says beyond those that a task has is less than what it says alone.
+    Labels of one task are dependent, so that another label is less informative than one alone.
     """
     blurred = calibration.rounds[-1].model.confusion ** min(calibration.power, 1.0)
     return np.asarray(blurred / blurred.sum(axis=1, keepdims=True))
@@ -68,24 +69,24 @@ def choose_questions(
     asked: Sequence[IntArray],
     n_questions: int,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Choose tasks, and for each the worker whose label is expected to reduce the entropy of its class most.
+    """Choose tasks, and for each of them the worker whose label is expected to reduce the entropy of its class most.
 
     Parameters
     ----------
     probabilities
         float64 of shape (n_tasks, n_classes), calibrated.
     calibration
-        What they were calibrated by.
+        Calibration of the probabilities.
     asked
         Workers who have labelled each task.
     n_questions
-        Most tasks that are chosen.
+        Limit of the number of tasks.
 
     Returns
     -------
-    Tasks, their workers and the expected gains in nats, the largest first, of equals the most uncertain; a task at most
-    once. A task that all workers who are compared have labelled has worker -1 and gains nothing: somebody new may be
-    asked. At most ``MOST_WORKERS`` workers are compared.
+    Tasks, their workers and the expected gains in nats, sorted by gain, largest first, ties by uncertainty; each task
+    at most once. The worker is -1, and the gain 0, for a task that all compared workers have labelled: ask somebody
+    new. At most ``MOST_WORKERS`` workers are compared.
     """
     blurred = blur_confusion(calibration)
     known_of_nothing = calibration.rounds[-1].model.prior[None]

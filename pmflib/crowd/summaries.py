@@ -1,4 +1,4 @@
-"""Summaries and figures of aggregated label logs: classes, workers by skill, their confusions, tasks to ask again."""
+"""Summaries and figures of aggregated label logs: classes, workers, confusion matrices, tasks to ask again."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from pmflib.display.drawing import (
 from pmflib.display.summary import MOST_ROWS, Summary, SummaryTable, cut, format_count, percent
 
 LISTED = 50
-"""Workers of either end, and tasks, that are listed at most."""
+"""Limit of the tasks, and of the best and the worst workers, that are listed."""
 
 UNCERTAIN = 0.8
-"""Labels that are less probable than this are called uncertain."""
+"""Labels with a smaller probability are uncertain."""
 
 
 def summarise_labels(
@@ -37,20 +37,20 @@ def summarise_labels(
     passes: tuple[str, int, bool],
     known_rejected: int,
 ) -> Summary:
-    """How many tasks, classes and labels, workers by skill, and tasks where another label is worth most.
+    """Summarise an aggregated log: sizes, classes, workers by skill, and tasks where another label would help most.
 
     Parameters
     ----------
     log
         The labels that workers gave.
     labels, workers
-        A row per task and per worker, as `pmflib.crowd.true_labels.Aggregation` has them.
+        Tables of `pmflib.crowd.true_labels.Aggregation`.
     asked
-        Tasks where another label is worth most, at most ``LISTED``, as `Aggregation.ask_again` lists them.
+        Tasks where another label would help most, at most ``LISTED``, as from `Aggregation.ask_again`.
     passes
-        Name of the method, how many passes it made, and whether they converged.
+        Name of the method, number of its passes, and whether they converged.
     known_rejected
-        Rows of known labels that were set aside.
+        Number of rows of known labels that were set aside.
     """
     method, n_passes, converged = passes
     n_uncertain = int(np.count_nonzero(labels["confidence"].to_numpy() < UNCERTAIN))
@@ -65,7 +65,7 @@ def summarise_labels(
         ("method", f"{cut(method)}, {format_count(n_passes)} passes"),
         (
             "uncertain",
-            f"{format_count(n_uncertain)} tasks have a label that is less than {percent(UNCERTAIN)} probable",
+            f"{format_count(n_uncertain)} tasks have a label with a probability below {percent(UNCERTAIN)}",
         ),
     ]
     if log.known is not None:
@@ -76,7 +76,7 @@ def summarise_labels(
             f"{format_count(known_rejected)} rows of known labels were set aside: see known_quarantine"
         )
     if not converged:
-        notes.append("The passes did not settle: raise max_passes or tol")
+        notes.append("The passes did not converge: raise max_passes or tol")
     if log.quarantine.num_rows:
         notes.append(
             f"{format_count(log.quarantine.num_rows)} labels were set aside: see log.quarantine"
@@ -114,7 +114,7 @@ def _tabulate_classes(log: LabelLog, labels: pa.Table) -> SummaryTable:
 
 
 def _tabulate_workers(log: LabelLog, workers: pa.Table) -> tuple[SummaryTable, ...]:
-    """List all workers by skill where they are few, else those of either end."""
+    """List all workers by skill, or the best and the worst if there are many."""
     n_labels, skill, error = (
         workers[name].to_numpy() for name in ("n_labels", "skill", "standard_error")
     )
@@ -153,7 +153,7 @@ def _tabulate_tasks(asked: pa.Table, n_tasks: int) -> SummaryTable:
         for each in asked.to_pylist()
     ]
     return SummaryTable(
-        "Tasks where another label is worth most",
+        "Tasks where another label would help most",
         ("task", "label", ">probability", ">labels", "worker to ask"),
         rows,
         n_tasks,
@@ -169,7 +169,7 @@ def plot_confusion(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the confusion matrix of a worker: which labels the worker gives to tasks of each class.
+    """Draw the confusion matrix of a worker: the labels that the worker gives to tasks of each class.
 
     Parameters
     ----------
@@ -178,11 +178,11 @@ def plot_confusion(
     confusion
         float64 of shape (n_classes, n_classes): PMF of the worker's labels (first axis) by true class (second).
     classes
-        Labels of the classes.
+        Names of the classes.
     accuracy
-        Probability that the worker labels a task drawn at random right.
+        Probability that the worker labels a random task correctly.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None makes new ones.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def plot_confusion(
 def plot_accuracies(
     n_labels: IntArray, accuracy: FloatArray, chance: float, *, ax: Axes | None = None
 ) -> Axes:
-    """Draw the accuracy of workers against how many labels each gave.
+    """Draw the accuracy of workers against their number of labels.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def plot_accuracies(
     chance
         Accuracy of always giving the most frequent class, in [0, 1]: a dotted line.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None makes new ones.
 
     Returns
     -------

@@ -1,6 +1,6 @@
-"""Logs of tags: workers who give a task as many labels as apply, as yes and no to every tag.
+"""Read logs of tags, in which a worker may give a task several labels.
 
-A worker who has tagged a task has looked at all tags: those not given are a no.
+A tag that a worker did not give to a task counts as a "no" of the worker.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class TagLog:
     Parameters
     ----------
     taggings
-        int64 of shape (n_taggings, 2): task and worker of each tagging, sorted, no two alike.
+        int64 of shape (n_taggings, 2): task and worker of each tagging, sorted and distinct.
     given
-        int64 of shape (n_given, 2): tagging and tag of each tag that was given, sorted, no two alike.
+        int64 of shape (n_given, 2): tagging and tag of each given tag, sorted and distinct.
     tasks, workers, tags
-        Arrow arrays: what they are called.
+        Arrow arrays: names.
     quarantine
         Arrow table of the rows set aside: row (from 0), task, worker, label, reason.
     """
@@ -77,11 +77,11 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
     Parameters
     ----------
     table
-        Columns task, worker and label: a pandas or polars frame, an Arrow table, or a mapping of columns. A row for
-        each tag that a worker gave a task, or lists of them; a tagging without a tag is a row without a label, or an
-        empty list. Texts are read as by `pmflib.crowd.read_labels`, and a tag that is given twice counts once.
+        Columns task, worker and label: a pandas or polars frame, an Arrow table, or a mapping of columns. A row has one
+        tag that a worker gave a task, or a list of tags; a tagging without tags is a row without a label, or with an
+        empty list. Texts are read as by `pmflib.crowd.read_labels`; repeated tags count once.
     tags
-        Tags that there are, in their order; None takes all that were given, sorted.
+        All possible tags, in order; None takes all tags of the table, sorted.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
     rows = np.flatnonzero(reason == 0)
     if not len(names) or not rows.size:
         raise SchemaError(
-            "no row has a task, a worker and a tag: pass rows of them, or the tags that there are"
+            "no row has a task, a worker and a tag; pass such rows, or the possible tags as tags"
         )
     pairs = tasks[rows] * len(worker_names) + workers[rows]
     distinct, tagging = np.unique(pairs, return_inverse=True)
@@ -110,7 +110,7 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
 
 
 def _unroll(table: pa.Table) -> pa.Table:
-    """The table with a row for each tag of a list, and one for an empty list."""
+    """Expand lists of tags to one row per tag; an empty list becomes a row without a tag."""
     index = table.schema.get_field_index("label")
     if index < 0 or not isinstance(table.schema.field(index).type, pa.ListType | pa.LargeListType):
         return table

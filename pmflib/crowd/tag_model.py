@@ -1,9 +1,9 @@
-"""The joint PMF of true tags, from tags of workers who may be wrong: latent classes over confusion matrices.
+"""Tags as a family that EM fits: latent classes of tasks, and a confusion matrix of each worker for each tag.
 
-A latent class of tasks has a probability of every tag, and given the class tags are independent: together they are a
-joint PMF of as many binary variables as there are tags (`pmflib.JointPMF`). Of every tag, each worker has a confusion
-matrix of two by two. So what is known of one tag of a task says something of the others, which one aggregation per tag
-does not see; with one latent class the model is just that.
+Given the latent class of a task, its tags are independent, each with a probability of its own: the latent classes are
+a joint PMF of binary variables, one for each tag (`pmflib.JointPMF`). Each worker has a confusion matrix of two by two
+for each tag. Evidence for one tag of a task thus informs its other tags; with one latent class the tags are
+independent.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from pmflib.model.statistics import sum_fields
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 WORKERS = AnnotatorModel(votes=False)
-"""How labels of workers are weighed: by means of logarithms."""
+"""Annotator model of the workers: labels are weighed by means of logarithms."""
 PSEUDO_WEIGHT = 30.0
-"""Votes that what a worker does with all tags is worth beside those to one tag, true or not. Chosen on the tuned
-seeds of benchmarks/crowd/tags.py, as the next."""
+"""Number of votes that a worker's behaviour with all tags is worth relative to the votes on one tag. Chosen on the
+tuned seeds of benchmarks/crowd/tags.py, like the next."""
 PSEUDO_RIGHT = 10.0
-"""Votes that what all workers do is worth beside those of one."""
+"""Number of votes that the behaviour of all workers is worth relative to that of one worker."""
 PSEUDO_POOLED = 0.5
-"""Votes of yes and of no of all workers to every tag, true or not: nothing is ruled out."""
+"""Pseudo-count of yes and of no of all workers for every tag and truth."""
 PSEUDO_TASKS = 1.0
-"""Tasks of average tags in every latent class: nothing is ruled out."""
+"""Pseudo-count of tasks with average tags in every latent class."""
 PSEUDO_VOTES = 0.5
-"""Votes of yes and of no that every tag of a task is given beforehand where passes begin."""
+"""Pseudo-count of yes and of no for every tag of a task, in the start."""
 LEAST_GAIN = 1e-4
-"""Log-likelihood that a pass must gain for another to follow, nats per task."""
+"""Smallest gain in log-likelihood after which passes continue, nats per task."""
 CELLS = 1 << 22
-"""Tasks times tags times latent classes that are worked on at a time."""
+"""Limit of tasks times tags times latent classes in memory at a time."""
 
 
 class Taggings:
-    """Taggings of workers about tags of tasks, for passes over them.
+    """A block of tasks with their taggings.
 
     Parameters
     ----------
     taggings, given
         As in `pmflib.crowd.tag_log.TagLog`.
     n_tasks, n_workers, n_tags
-        Numbers.
+        Numbers of tasks, workers and tags.
     hidden
-        bool of shape (n_tasks, n_tags): tags of tasks whose votes are not looked at; None hides none.
+        bool of shape (n_tasks, n_tags): tags of tasks whose votes are ignored; None ignores none.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Taggings:
 
     @cached_property
     def seen(self) -> FloatArray:
-        """Whether the votes on a tag of a task are looked at, 1 or 0, (n_tasks, n_tags)."""
+        """Whether the votes on a tag of a task are used, 1 or 0, (n_tasks, n_tags)."""
         shape = self.n_tasks, self.n_tags
         return np.ones(shape) if self.hidden is None else (~self.hidden).astype(np.float64)
 
     @cached_property
     def votes(self) -> FloatArray:
-        """Share of the workers who gave each tag, of those who tagged the task, (n_tasks, n_tags)."""
+        """Share of the workers of each task who gave each tag, with pseudo-counts, (n_tasks, n_tags)."""
         yes = np.bincount(self.cells, minlength=self.n_tasks * self.n_tags)
         asked = np.asarray(self.asked.sum(axis=1))[:, None]
         return np.asarray(
@@ -89,12 +89,12 @@ class Taggings:
         )
 
     def weigh(self, logs: FloatArray) -> FloatArray:
-        """Sums of the log-weights of the votes on each tag by its true value, (n_tasks, n_tags, 2), nats.
+        """Sum the log-weights of the votes on each tag by its truth, (n_tasks, n_tags, 2), nats.
 
         Parameters
         ----------
         logs
-            float64 of shape (n_workers, n_tags, 2, 2): of a vote (third axis) by the truth (fourth).
+            float64 of shape (n_workers, n_tags, 2, 2): log-weight of a vote (third axis) by the truth (fourth).
         """
         sums = self.asked @ logs[:, :, 0].reshape(self.n_workers, -1)
         sums = sums.reshape(-1, 2)
@@ -123,7 +123,7 @@ class Taggings:
 
 @dataclass(frozen=True, eq=False)
 class TagModel:
-    """Latent classes of tags, and the workers.
+    """Latent classes of tags, and confusion matrices of the workers.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class TagModel:
     chances
         float64 of shape (n_tags, rank): probability of each tag in each class.
     workers
-        Confusion matrices of all workers, by tag: classes are no and yes.
+        Confusion matrices of all workers for each tag, with the classes no and yes.
     """
 
     prior: FloatArray
@@ -267,7 +267,7 @@ def find_tags(taggings: Taggings, model: TagModel) -> FloatArray:
 
 
 def start_tags(taggings: Taggings) -> TagModel:
-    """Model with one latent class, from the shares of the votes."""
+    """Estimate a model with one latent class from the shares of the votes."""
     shares = np.where(taggings.seen > 0, taggings.votes, taggings.votes.mean(axis=0))
     chances = shares.mean(axis=0)[:, None]
     workers = _estimate_workers(taggings.count(shares), shares.sum(axis=0), taggings.n_tasks)
@@ -275,22 +275,22 @@ def start_tags(taggings: Taggings) -> TagModel:
 
 
 def split_classes(model: TagModel, shares: FloatArray, rank: int, seed: int) -> TagModel:
-    """Model with more latent classes than one, which begin at tasks that are far from each other.
+    """Start several latent classes at tasks that are far from each other.
 
     Parameters
     ----------
     model
-        With one latent class.
+        Model with one latent class.
     shares
         float64 of shape (n_tasks, n_tags): probability that each tag is true.
     rank
         Number of latent classes.
     seed
-        Seed of the tasks that are drawn.
+        Seed of the drawn tasks.
 
     References
     ----------
-    Arthur, Vassilvitskii (2007), k-means++: the next task is drawn by its squared distance from the nearest so far.
+    Arthur, Vassilvitskii (2007), k-means++: tasks are drawn by squared distance from the nearest earlier one.
     """
     rng = np.random.default_rng([seed, rank])
     scaled = shares / np.sqrt(np.maximum(shares.var(axis=0), FLOOR))
@@ -363,7 +363,7 @@ def _estimate_workers(counts: FloatArray, true: FloatArray, n_tasks: int) -> tup
 
 
 def _take_log_odds(right: FloatArray, totals: FloatArray) -> FloatArray:
-    """Log odds of a share, nats; even where there is nothing."""
+    """Log odds of a share, nats; finite for shares of 0 and 1."""
     return np.asarray(np.log(np.maximum(right, FLOOR) / np.maximum(totals - right, FLOOR)))
 
 
@@ -373,11 +373,11 @@ def predict_hidden(taggings: Taggings, hidden: BoolArray, model: TagModel) -> Fl
     Parameters
     ----------
     taggings
-        With these tags hidden.
+        Taggings in which these tags are hidden.
     hidden
         As in `Taggings`.
     model
-        From these taggings.
+        Model fitted to these taggings.
     """
     scores = taggings.weigh(np.log(np.maximum(model.confusion, FLOOR)))
     shares = find_tags(taggings, model)

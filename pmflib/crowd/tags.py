@@ -1,4 +1,4 @@
-"""Several labels per task: tags of many workers in, true tags, their joint PMF and the workers out."""
+"""Estimate the true tags of tasks with several labels each, their joint PMF, and the accuracy of workers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pmflib.schema import Schema, Variable
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Numbers of latent classes that are compared."""
 HIDDEN_SHARE = 0.2
-"""Share of the tags of tasks that are hidden while numbers of latent classes are compared."""
+"""Share of the tags of tasks that are hidden for this comparison."""
 MOST_COMPARED = 20_000
-"""Tasks by which they are compared, about; of more, tasks are taken evenly."""
+"""Approximate limit of the tasks in this comparison; larger logs are thinned evenly."""
 SEARCH_PASSES = 40
-"""Passes of a fit that is compared, at most."""
+"""Limit of the passes of a compared fit."""
 MAX_PASSES = 200
-"""Passes at most, unless given."""
+"""Default limit of the passes."""
 LEVELS = ("no", "yes")
 """Levels of a tag as a variable of the joint PMF."""
 
@@ -53,13 +53,13 @@ class TagAggregation:
     probabilities
         float64 of shape (n_tasks, n_tags): probability that each tag is true.
     model
-        Joint PMF of the tags, each a variable with levels "no" and "yes": ask it which tags go together.
+        Joint PMF of the tags, each a variable with levels "no" and "yes": it answers which tags occur together.
     confusion
         float64 of shape (n_workers, n_tags, 2, 2): PMF of a worker's vote (third axis) by the truth (fourth).
     n_passes
         Passes made.
     comparison
-        Numbers of latent classes by how well they predict hidden tags; None where the number was given.
+        Comparison of numbers of latent classes by the log-probability of hidden tags; None if the number was given.
     """
 
     log: TagLog
@@ -70,22 +70,22 @@ class TagAggregation:
     comparison: Comparison | None
 
     def __repr__(self) -> str:
-        """The log, and how its tags were found."""
+        """Sizes of the log and of the model."""
         return f"TagAggregation({self.log!r}, {self.model.rank} latent classes, {self.n_passes} passes)"
 
     @property
     def reason(self) -> str:
-        """Why there are so many latent classes; empty where their number was given."""
+        """Why this number of latent classes was chosen; empty if it was given."""
         return "" if self.comparison is None else self.comparison.reason
 
     @property
     def codes(self) -> BoolArray:
-        """Which tags are more probable than not, bool of shape (n_tasks, n_tags)."""
+        """Whether each tag is more probable than not, bool of shape (n_tasks, n_tags)."""
         return np.asarray(self.probabilities > 0.5)
 
     @cached_property
     def labels(self) -> pa.Table:
-        """A row per task: task, tags as a list, n_taggings, and the probability of every tag."""
+        """Arrow table with a row per task: task, list of tags, n_taggings, and the probability of every tag."""
         rows, tags = np.nonzero(self.codes)
         ends = np.searchsorted(rows, np.arange(self.log.n_tasks + 1)).astype(np.int32)
         names = self.log.tags.take(pa.array(tags))
@@ -99,9 +99,10 @@ class TagAggregation:
 
     @cached_property
     def workers(self) -> pa.Table:
-        """A row per worker: worker, n_taggings, and sensitivity and specificity, of all tags by how frequent they are.
+        """Arrow table with a row per worker: worker, n_taggings, sensitivity and specificity.
 
-        Sensitivity is the probability that a tag that is true is given, specificity that one that is not is not.
+        Sensitivity is the probability that a true tag is given, specificity the probability that a false tag is not
+        given; both are means over the tags, weighted by their frequencies.
         """
         true = self.probabilities.mean(axis=0)
         sensitivity = self.confusion[:, :, 1, 1] @ (true / max(true.sum(), 1e-300))
@@ -125,26 +126,26 @@ def aggregate_tags(
     rng: int = 0,
     max_passes: int = MAX_PASSES,
 ) -> TagAggregation:
-    """Find the true tags of tasks, of which each may have several, and how good the workers are.
+    """Estimate the true tags of tasks, which may have several each, and the accuracy of the workers.
 
-    Latent classes of tasks say which tags go together, a joint PMF of all tags; workers have a confusion matrix for
-    each tag, shrunk towards what they do with all tags. So a tag is more probable where others are that it goes with,
-    which one aggregation per tag does not see; with one latent class, the tags of a task are independent.
+    Latent classes of tasks are a joint PMF of all tags. Every worker has a confusion matrix for each tag, shrunk toward
+    the worker's behaviour with all tags. A tag is thus more probable if tags that occur with it are probable, which
+    separate aggregations of each tag would miss. With one latent class, the tags of a task are independent.
 
     Parameters
     ----------
     labels
-        Columns task, worker, label, a row for each tag that a worker gave, or lists of tags: see
+        Columns task, worker, label, with a row for each tag that a worker gave, or lists of tags: see
         `pmflib.crowd.tag_log.read_tags`; or a `TagLog`.
     rank
-        Number of latent classes; "auto" takes the smallest that predicts tags that were hidden as well as the best, but
-        for a standard error.
+        Number of latent classes; "auto" chooses the smallest number within a standard error of the best, by the
+        log-probability of hidden tags.
     tags
-        Tags that there are; None takes all that were given.
+        All possible tags; None takes all tags of the table.
     rng
-        Seed of the starts of latent classes, and of which tags are hidden.
+        Seed of the random starts and of the hidden tags.
     max_passes
-        Limit of passes of a fit.
+        Limit of the passes of a fit.
 
     Returns
     -------
@@ -153,12 +154,12 @@ def aggregate_tags(
     Raises
     ------
     SchemaError, PmfError
-        If the table does not fit, or an argument is out of range.
+        If the table cannot be read, or an argument is out of range.
 
     References
     ----------
     Dawid, Skene (1979), Applied Statistics 28; Duan, Oyama, Sato, Kurihara (2014), Expert Systems with Applications 41,
-    for labels of several classes that are estimated together.
+    for joint estimation with several labels per task.
 
     Examples
     --------
@@ -182,7 +183,7 @@ def aggregate_tags(
 
 
 def _fit(taggings: Taggings, rank: int, seed: int, max_passes: int) -> State[TagModel]:
-    """Latent classes from tags that were found one by one."""
+    """Fit latent classes, starting from independent tags."""
     single = fit_tags(taggings, start_tags(taggings), max_passes)
     if rank == 1:
         return single
@@ -197,7 +198,7 @@ def _split(
 
 
 def _compare_ranks(log: TagLog, seed: int) -> Comparison:
-    """Numbers of latent classes, until more of them predict hidden tags worse twice."""
+    """Compare numbers of latent classes, until two larger ones in a row predict hidden tags worse than the best."""
     kept, given = log.taggings, log.given
     every = max(1, log.n_tasks // MOST_COMPARED)
     if every > 1:
@@ -229,7 +230,7 @@ def _compare_ranks(log: TagLog, seed: int) -> Comparison:
 
 
 def _make_pmf(log: TagLog, model: TagModel) -> JointPMF:
-    """Joint PMF of the tags, largest class first."""
+    """Make the joint PMF of the tags, with the largest class first."""
     order = np.argsort(-model.prior, kind="stable")
     chances = model.chances[:, order]
     factors = np.stack([1 - chances, chances], axis=1).reshape(-1, order.size)

@@ -1,4 +1,4 @@
-"""True labels, with what is known of each, and of each worker."""
+"""Result of `pmflib.crowd.aggregate`: true labels with their probabilities, and the workers."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ class Aggregation(Labelling, Summarised):
     reason: str = ""
 
     def __repr__(self) -> str:
-        """The log, and how its labels were found."""
+        """Sizes of the log, the method and its passes."""
         settled = "converged" if self.converged else "not converged"
         return (
             f"Aggregation({self.log!r}, method {self.method!r}, {self.n_passes} passes, {settled})"
         )
 
     def summary(self) -> Summary:
-        """Classes, workers by skill, uncertain tasks: text in a terminal, HTML in a notebook."""
+        """Summarise classes, workers and uncertain tasks: text in a terminal, HTML in a notebook."""
         from pmflib.crowd.summaries import LISTED, summarise_labels
 
         passes = self.method, self.n_passes, self.converged
@@ -156,12 +156,12 @@ class Aggregation(Labelling, Summarised):
 
     @property
     def confidence(self) -> FloatArray:
-        """Calibrated probability of the class that was chosen, (n_tasks,)."""
+        """Calibrated probability of the label of each task, (n_tasks,)."""
         return np.asarray(self.probabilities.max(axis=1, initial=0.0))
 
     @property
     def labels(self) -> pa.Table:
-        """A row per task: task, label, confidence, n_labels, and whether the label was known."""
+        """Arrow table with a row per task: task, label, confidence, n_labels, known."""
         return pa.table(
             {
                 "task": self.log.tasks,
@@ -179,15 +179,15 @@ class Aggregation(Labelling, Summarised):
 
     @property
     def accuracy(self) -> FloatArray:
-        """Probability that a worker labels a task drawn at random right, (n_workers,)."""
+        """Probability that each worker labels a random task correctly, (n_workers,)."""
         return measure_accuracy(self.prior, self.confusion)
 
     @property
     def workers(self) -> pa.Table:
-        """A row per worker: worker, accuracy, n_labels, skill, standard_error.
+        """Arrow table with a row per worker: worker, accuracy, n_labels, skill, standard_error.
 
-        The accuracy is that of the method's confusion matrix. The skill is what it is under the calibrated posterior,
-        shrunk toward all workers where labels are few, with its standard error: see
+        The accuracy is that of the method's confusion matrix. The skill is the accuracy under the calibrated posterior,
+        shrunk toward that of all workers where labels are few; the standard error is that of the skill. See
         `pmflib.crowd.workers.measure_skills`.
         """
         owners = self.log.block.indices // self.log.n_classes
@@ -196,7 +196,7 @@ class Aggregation(Labelling, Summarised):
 
     @cached_property
     def tally(self) -> LabelCounts:
-        """How far workers agree: Krippendorff's alpha, agreement with the majority, what each worker gave."""
+        """Agreement of the workers: Krippendorff's alpha, agreement with the majority, labels of each worker."""
         return LabelCounts.from_labels(
             self.log.block, self.posterior, self.codes, self.log.n_workers, self.log.is_known
         )
@@ -230,9 +230,9 @@ class Aggregation(Labelling, Summarised):
         )
 
     def plot_skills(self, **options: Any) -> Axes:
-        """Draw how good the workers are against how much they labelled.
+        """Draw the accuracy of the workers against their number of labels.
 
-        See `pmflib.crowd.summaries.plot_accuracies`; chance is to always give the most frequent class.
+        See `pmflib.crowd.summaries.plot_accuracies`; chance is the accuracy of always giving the most frequent class.
         """
         from pmflib.crowd.summaries import plot_accuracies
 
@@ -240,18 +240,18 @@ class Aggregation(Labelling, Summarised):
         return plot_accuracies(n_labels, self.accuracy, float(self.prior.max()), **options)
 
     def plot_reliability(self, known: object, *, ax: Axes | None = None) -> Axes:
-        """Draw how often labels are right by how sure they are, before and after calibration.
+        """Draw the share of correct labels by confidence, before and after calibration.
 
         Parameters
         ----------
         known
-            True labels of some tasks, as for `aggregate`; those that it was given are left out.
+            True labels of some tasks, as for `aggregate`; tasks that `aggregate` knew are left out.
         ax
-            Axes to draw on; None makes some.
+            Axes to draw on; None makes new ones.
 
         Returns
         -------
-        The Axes: bins of as many tasks, bars are two standard errors; on the diagonal confidence is what it says.
+        The Axes: bins of equally many tasks, with bars of two standard errors. On the diagonal, confidence is exact.
 
         Raises
         ------
@@ -267,19 +267,19 @@ class Aggregation(Labelling, Summarised):
         return plot_reliability(bins, "confidence in the label, %", ax=ax)
 
     def ask_again(self, n_tasks: int) -> pa.Table:
-        """List the tasks where one more label is worth most, and who should give it; not those that are known.
+        """List the tasks for which one more label would help most, and the worker to ask; known tasks are left out.
 
         Parameters
         ----------
         n_tasks
-            How many, at least 0.
+            Number of tasks, at least 0.
 
         Returns
         -------
-        Arrow table with the columns of `labels`, then worker, the one whose label is expected to say most of those who
-        have not labelled the task, and gain, by how much it is expected to reduce the entropy of the task's class, in
-        nats. The largest gain first, of equals the least certain. Tasks are chosen from the most uncertain: see
-        `pmflib.crowd.questions.choose_questions`. Of a task that all workers have labelled, the worker is null.
+        Arrow table with the columns of `labels`, worker and gain. The worker has not labelled the task, and a label of
+        this worker is expected to reduce the entropy of the task's class most; the gain is that reduction, in nats. The
+        worker is null if all workers have labelled the task. Sorted by gain, largest first. Tasks are chosen from the
+        most uncertain ones: see `pmflib.crowd.questions.choose_questions`.
 
         Raises
         ------

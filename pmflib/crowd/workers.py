@@ -1,14 +1,16 @@
-"""How good workers are, how precisely that is known, and which workers are suspicious."""
+"""Accuracy of workers with its standard error, and suspicious workers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import expit
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.crowd.confidence import Calibration
 from pmflib.crowd.copied_labels import Copies
 from pmflib.crowd.label_counts import LabelCounts
@@ -24,20 +26,20 @@ def make_worker_table(
     calibration: Calibration,
     classes: Sequence[str] = (),
 ) -> pa.Table:
-    """Make a row per worker: worker, accuracy, n_labels, skill, standard_error, and PMFs of the labels by true class.
+    """Make a table with a row per worker: worker, accuracy, n_labels, skill, standard_error, confusion matrix.
 
     Parameters
     ----------
     workers
         Names of the workers.
     prior, confusion
-        float64 of shapes (n_classes,) and (n_workers, n_classes, n_classes): the accuracy is theirs.
+        float64 of shapes (n_classes,) and (n_workers, n_classes, n_classes), for the accuracy.
     n_labels
-        int64 of shape (n_workers,): number of labels that each worker gave.
+        int64 of shape (n_workers,): number of labels of each worker.
     calibration
-        What the skill is measured by: see `measure_skills`.
+        Calibration, for the skill: see `measure_skills`.
     classes
-        Names of the classes, for the columns of the PMFs; without names there are none.
+        Names of the classes, for the columns of the confusion matrices; empty leaves these out.
     """
     skill, error = measure_skills(calibration.rounds[-1].model)
     columns = {
@@ -54,21 +56,21 @@ def make_worker_table(
 
 
 def measure_accuracy(prior: FloatArray, confusion: FloatArray) -> FloatArray:
-    """Probability that a worker labels a task drawn at random right, (n_workers,)."""
+    """Probability that each worker labels a random task correctly, (n_workers,)."""
     return np.asarray(np.diagonal(confusion, axis1=1, axis2=2) @ prior)
 
 
 def measure_skills(model: CrowdModel) -> tuple[FloatArray, FloatArray]:
-    """Probability that a worker labels a task drawn at random right, and its standard error, both (n_workers,).
+    """Probability that each worker labels a random task correctly, and its standard error, both (n_workers,).
 
-    The probability is the mean of the diagonal of the worker's confusion matrix under the class prior. Its log odds
-    have the prior variance of skills, and every label has the information of one that is right as often: of a worker
-    without a label, the skill is that of all workers, and hardly known.
+    The probability is the mean of the diagonal of the worker's confusion matrix under the class prior. The standard
+    error combines the prior variance of the log odds of skills with the information of the labels: the skill of a
+    worker without labels is that of all workers, with a large error.
 
     Parameters
     ----------
     model
-        Crowd model with one subclass: that of a calibration, whose labels count by calibrated posteriors.
+        Crowd model with one subclass, from a calibration: its labels count by calibrated posteriors.
     """
     skill = measure_accuracy(model.prior, model.confusion)
     pseudo_labels = model.pseudo_count * model.n_classes
@@ -79,17 +81,90 @@ def measure_skills(model: CrowdModel) -> tuple[FloatArray, FloatArray]:
 
 
 LEAST_LABELS = 10
-"""Labels below which nothing is said of a worker."""
+"""Workers with fewer labels are never suspicious."""
 STANDARD_ERRORS = 2.0
-"""Standard errors by which a share of right labels must be below chance to be called so."""
+"""Standard errors by which a share of correct labels must be below chance."""
 RARE_BY_CHANCE = 1e-3
-"""Probability that tasks drawn at random all have one class, below which it is odd that a worker always names it."""
+"""A worker who always gives one label is suspicious if random tasks would all be of that class with a probability
+below this."""
+
+
+@dataclass(frozen=True)
+class GuessMixture:
+    """Parameters of `find_guessers`; chosen on the regimes of benchmarks/panels/labels.py with and without guesses.
+
+    Parameters
+    ----------
+    noise
+        Factor of the binomial variance of a share of correct labels, because correct labels are only known by their
+        posteriors.
+    spread
+        Standard deviation of the agreement of honest workers beyond chance.
+    share, share_workers
+        Prior share of guessers, and the number of workers that it is worth.
+    certainty
+        Posterior probability above which a worker is taken for a guesser.
+    n_steps
+        Number of EM steps.
+    """
+
+    noise: float = 1.5
+    spread: float = 0.15
+    share: float = 0.1
+    share_workers: float = 10.0
+    certainty: float = 0.7
+    n_steps: int = 50
+
+
+GUESS_MIXTURE = GuessMixture()
+
+
+def find_guessers(n_labels: IntArray, right: FloatArray, chance: FloatArray) -> BoolArray:
+    """Find workers whose labels are no better than chance, by a mixture of guessers and honest workers.
+
+    The agreement of a worker beyond chance has mean 0 for guessers. For honest workers it has a normal distribution,
+    whose mean is estimated by EM, like the share of guessers. Workers of low accuracy are thus told from guessers only
+    if they gave enough labels.
+
+    Parameters
+    ----------
+    n_labels
+        int64 of shape (n_workers,).
+    right, chance
+        float64 of shape (n_workers,): share of correct labels, and that share by chance.
+
+    Returns
+    -------
+    bool of shape (n_workers,). False for workers who are worse than chance, or gave fewer than ``LEAST_LABELS`` labels.
+    """
+    mixture = GUESS_MIXTURE
+    room = np.maximum(1.0 - chance, FLOOR)
+    agreement = (right - chance) / room
+    errors = mixture.noise * np.maximum(chance, FLOOR) / room / np.maximum(n_labels, 1)
+    judged = (n_labels >= LEAST_LABELS) & (agreement > -STANDARD_ERRORS * np.sqrt(errors))
+    guessed = np.zeros(n_labels.size)
+    if not judged.any():
+        return guessed > 0
+    agreement, errors = agreement[judged], errors[judged]
+    own = mixture.spread**2 + errors
+    share, mean = mixture.share, float(np.quantile(agreement, 0.75))
+    probability = guessed[judged]
+    for _ in range(mixture.n_steps):
+        guess = np.log(share) - 0.5 * (agreement**2 / errors + np.log(errors))
+        honest = np.log1p(-share) - 0.5 * ((agreement - mean) ** 2 / own + np.log(own))
+        probability = expit(guess - honest)
+        weight = (1.0 - probability) / own
+        mean = float(weight @ agreement) / max(float(weight.sum()), FLOOR)
+        before = mixture.share * mixture.share_workers
+        share = (float(probability.sum()) + before) / (probability.size + mixture.share_workers)
+    guessed[judged] = probability
+    return np.asarray(guessed > mixture.certainty)
 
 
 class SuspiciousWorker(TypedDict):
-    """A worker whose labels are worse than chance, always the same, or another's: see `find_suspicious`.
+    """A worker whose labels are chance or worse, always the same, or copied: see `find_suspicious`.
 
-    Its name is of whatever type the log has names of.
+    The name has the type of names in the log.
     """
 
     worker: Any
@@ -106,7 +181,7 @@ def find_suspicious(
     prior: FloatArray,
     copies: Sequence[Copies] = (),
 ) -> list[SuspiciousWorker]:
-    """List workers whose labels are worse than chance, always the same, or another's, the worst first.
+    """List workers whose labels are chance or worse, always the same, or copied, the worst first.
 
     Parameters
     ----------
@@ -117,13 +192,14 @@ def find_suspicious(
     prior
         float64 of shape (n_classes,), probabilities.
     copies
-        As from `find_copies`; both workers are listed, for who copied is not known.
+        As from `find_copies`; both workers are listed, since it is not known who copied.
 
     Returns
     -------
-    Worker, reason in words, number of labels, share of them that are right, and what that would be by chance: of
-    labels that are given as often, but without a look at the task. It is worse than chance if it is
-    ``STANDARD_ERRORS`` of a share below. Only workers with at least ``LEAST_LABELS`` labels.
+    Worker, reason in words, number of labels, share of correct labels, and that share by chance: for labels with the
+    same frequencies, given regardless of the task. Worse than chance means ``STANDARD_ERRORS`` standard errors below
+    it: such workers may be adversaries, or mistake the classes. No better than chance are guessers, see
+    `find_guessers`. Only workers with at least ``LEAST_LABELS`` labels are listed.
     """
     n_labels = counts.given.sum(axis=1)
     partners: dict[int, list[tuple[int, Copies]]] = {}
@@ -132,6 +208,7 @@ def find_suspicious(
         partners.setdefault(pair.second, []).append((pair.first, pair))
     several = np.maximum(n_labels, 1)
     right, chance = counts.right / several, (counts.given / several[:, None]) @ prior
+    guessers = find_guessers(n_labels, right, chance)
     found: list[SuspiciousWorker] = []
     for worker in map(int, np.flatnonzero(n_labels >= LEAST_LABELS)):
         usual, n = int(counts.given[worker].argmax()), int(n_labels[worker])
@@ -141,12 +218,14 @@ def find_suspicious(
             reasons.append("worse than chance")
         if counts.given[worker, usual] == n and prior[usual] ** n < RARE_BY_CHANCE:
             reasons.append(f"always {classes[usual]!r}")
+        elif guessers[worker]:
+            reasons.append("no better than chance")
         if worker in partners:
             other, pair = partners[worker][0]
             more = f" and of {len(partners[worker]) - 1} more" if partners[worker][1:] else ""
             reasons.append(
-                f"has the mistakes of {workers[other]!r}{more}: {pair.shared:.0f} alike, {pair.expected:.1f} by "
-                "chance"
+                f"has the mistakes of {workers[other]!r}{more}: {pair.shared:.0f} in common, {pair.expected:.1f} "
+                "expected by chance"
             )
         if reasons:
             found.append(

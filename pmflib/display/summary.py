@@ -327,6 +327,15 @@ def nats(number: float) -> str:
     return f"{number:.4f}"
 
 
+def format_seconds(seconds: float) -> str:
+    """Format a time: 42 s, 7 min, 3.5 h, 2.1 days."""
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    if seconds < 5970:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
 def cut(text: str, longest: int = LONGEST) -> str:
     """Shorten a long text of the data."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -10,15 +10,15 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import FloatArray, IntArray, check_model_type
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, DenseBlock, weigh_rows
-from pmflib.core.errors import MemoryPlanError, PmfError
+from pmflib.core.errors import MemoryPlanError
 from pmflib.core.hashing import HashArray, mix_hashes
 from pmflib.display.drawing import Axes
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.traits.quadrature import ItemDesign
-from pmflib.fitting.information import iterate_item_scores, open_source
+from pmflib.fitting.information import check_single_fit, iterate_item_scores, open_source
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -37,47 +37,46 @@ from pmflib.solvers.numeric.wald import adjust_by_holm
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_CROSSED = 20_000_000
-"""Cells of pairs times entries of prior and factors whose products are held: 0.2 GB."""
+"""Limit of the products of pair cells and parameters in memory: 0.2 GB."""
 SMALL_WORK = 2_000_000_000
-"""Samples times parameters times these, cells and states that every fit spends on its residuals: some tenths of a
-second."""
+"""Limit of the work of the residuals that every fit reports (samples times parameters times parameters, cells and
+states): some tenths of a second."""
 LEAST_SAMPLES = 1000
-"""Samples that residuals are found by where all would take longer, at least."""
+"""Minimum size of a subset of the samples, where all of them would take longer."""
 LISTED = 10
-"""Pairs that are written down with a model, at most."""
+"""Maximum number of pairs recorded with a model."""
 LEAST_LEFT = 0.1
-"""Share of the spread of a residual that the parameters must leave for there to be something to test."""
+"""Minimum share of the variance of a residual that is left after estimating the parameters, for it to be tested."""
 LEAST_EXPECTED = 10.0
-"""Expected sum of squares of the residual of two levels from which they are tested: each sample adds at most 1, and of
-few the spread is not known."""
+"""Minimum expected sum of squares of the residual of two levels: each sample adds at most 1, and few do not determine
+its variance."""
 LEVEL = 0.05
-"""Chance that any pair is said to depend where none does."""
-
+"""Familywise error rate of the tests of all pairs."""
 LEAST_ENTRY = 1e-6
-"""Entries below which a probability is at its edge, and fixed."""
+"""Probability below which an entry is at its edge and fixed."""
 LEAST_HELD = 1.0
-"""Samples of a state that hold a level from which on its probability is a parameter that they estimate."""
+"""Minimum expected number of samples with an entry for it to be a free parameter."""
 
 
 @dataclass(frozen=True)
 class PairResidual:
-    """The dependence between two variables that a model does not explain.
+    """Residual dependence between two variables, given the latent state.
 
     Parameters
     ----------
     variables
-        The two.
+        Their names.
     support
-        Samples that hold both.
+        Samples with both variables observed.
     statistic, degrees
-        Score statistic of direct effects, and its degrees of freedom: 0 where the parameters leave nothing to test.
+        Score statistic of direct effects, and its degrees of freedom: 0 if the parameters leave nothing to test.
     p_value
-        Chance of a statistic as large without direct effects, in [0, 1]; NaN without degrees of freedom.
+        P-value of the statistic, in [0, 1]; NaN without degrees of freedom.
     adjusted
-        The same for the largest of all pairs, by Holm: below .05 the pair contradicts the model; NaN likewise.
+        P-value adjusted for all pairs by Holm's method; below .05 the pair contradicts the model.
     levels, excess
-        A level of each, and by how much more of the samples hold both than the model expects of these very samples: the
-        share that is furthest from 0, in (-1, 1).
+        The pair of levels with the largest residual, and that residual: the share of the samples with both levels,
+        less its expectation under the model given these samples, in (-1, 1).
     """
 
     variables: tuple[str, str]
@@ -107,9 +106,9 @@ class BivariateResiduals(Summarised):
     Parameters
     ----------
     pairs
-        The pairs, by rising p-value; those with nothing to test last.
+        The pairs, by increasing p-value; untested ones last.
     n_taken
-        Samples that were drawn from those of the fit to find them by; None is all.
+        Size of the random subset of the training samples that was used; None is all of them.
     """
 
     pairs: tuple[PairResidual, ...]
@@ -146,7 +145,7 @@ class BivariateResiduals(Summarised):
         return said
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types: how many pairs there are, are tested and contradict the model, and the first of them."""
+        """Numbers of pairs, of tested and of significant ones, and the first pairs, in plain JSON types."""
         return {
             "n_pairs": len(self.pairs),
             "n_tested": sum(each.degrees > 0 for each in self.pairs),
@@ -166,7 +165,7 @@ class BivariateResiduals(Summarised):
         """
         from pmflib.fitting.figures import plot_residuals
 
-        # in the order of the schema, as far as pairs have it: the first of a pair stands before the second
+        # schema order, as far as the pairs determine it: the first variable of a pair comes before the second
         names = self._list_names()
         places = {name: place for place, name in enumerate(names)}
         per_degree = np.full((len(names), len(names)), np.nan)
@@ -184,7 +183,7 @@ class BivariateResiduals(Summarised):
         return sorted(names, key=lambda name: -befores[name])
 
     def tabulate(self) -> SummaryTable:
-        """Table of the pairs by rising p-value."""
+        """Table of the pairs by increasing p-value."""
         columns = ("pair", ">samples", ">statistic (df)", ">p", ">p of all", "furthest off")
         rows = [
             (
@@ -201,7 +200,7 @@ class BivariateResiduals(Summarised):
         return SummaryTable("Bivariate residuals", columns, rows, len(rows), "residuals.table")
 
     def summary(self) -> Summary:
-        """Summary of the pairs by rising p-value."""
+        """Summary of the pairs by increasing p-value."""
         return Summary(f"Bivariate residuals: {self.describe()}", tables=(self.tabulate(),))
 
 
@@ -218,11 +217,11 @@ def bivariate_residuals(
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
     weight
-        Weights of samples in memory, as for `pmflib.fit_em`: statistics are those of as many samples as they are worth.
+        Weights of samples in memory, as for `pmflib.fit_em`; statistics use the effective number of samples.
 
     Returns
     -------
-    The residual of each pair that some sample holds.
+    The residual of each pair that is observed in some sample.
 
     Raises
     ------
@@ -237,33 +236,23 @@ def bivariate_residuals(
 
     Notes
     -----
-    The residual of two levels is the sum over the samples with both variables of the posterior mean of (1 if the one is
-    there, less its probability in the state) times the same of the other: the derivative of the log-likelihood by a
-    direct effect within states that leaves their PMFs as they are, so that samples without one of the two say nothing
-    of it, whatever else they lack. Its statistic is that sum over its spread, from which what the estimated parameters
-    take up is projected out: asymptotically chi-squared, with answers missing at random. Pearson's residuals per degree
-    of freedom, which other programs print as "BVR", have no known distribution.
+    The residual of two levels is a sum over the samples with both variables observed: the posterior mean of the product
+    of both deviations, each the indicator of the level less its probability in the state. It is the score of a direct
+    effect within states that keeps their PMFs, so samples that lack one of the two variables do not contribute. The
+    statistic divides it by its variance, after projecting out the scores of the estimated parameters: asymptotically
+    chi-squared, with answers missing at random. Pearson's residuals per degree of freedom, which other programs print
+    as "BVR", have no known distribution.
 
-    With forests the probability of a level is that given the state and the neighbours of its variable, and states in
-    which the two are neighbours say nothing. Neighbours that are missing are drawn given what is there, which leaves
-    the mean of a residual as it is, and what that adds to its spread is counted.
+    In forests the probability of a level is conditional on the state and on the neighbours of its variable, and states
+    in which both variables are neighbours do not contribute. Missing neighbours are imputed by draws from the model,
+    which keeps the mean of a residual; the variance includes them.
 
     References
     ----------
     Oberski, van Kollenburg, Vermunt (2013), "A Monte Carlo evaluation of three methods to detect local dependence in
     binary data latent class models", for the score test; Rao (1948); Holm (1979).
     """
-    check_model_type("model", model, JointPMF)
-    if model.origin.get("final"):
-        raise PmfError(
-            f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
-            "give a fit of one member"
-        )
-    if model.folding is not None:
-        raise PmfError(
-            "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
-            "traits by pmflib.fit_item_responses"
-        )
+    check_single_fit(model)
     source = open_source(model, samples, weight)
     n_entries, n_cells = count_work(model)
     if n_entries > MAX_ENTRIES or n_cells * n_entries > MAX_CROSSED:
@@ -277,14 +266,14 @@ def bivariate_residuals(
 def measure_residuals(
     model: JointPMF, source: BlockSource
 ) -> tuple[BivariateResiduals, PMFInformation | None] | None:
-    """Residuals reported with every fit, from a subset of its samples that takes a moment; None if that is too small.
+    """Residuals reported with every fit, from a subset of its samples that takes a moment; None if it is too small.
 
     Parameters
     ----------
     model
         Latent classes, forests, or traits on a grid: a single fit.
     source
-        Valid samples that it was fitted to. Others than those in memory are not looked at.
+        Valid samples that it was fitted to; stored samples return None.
 
     Returns
     -------
@@ -369,7 +358,7 @@ def _find_furthest(
     (column,) = np.setdiff1d(np.arange(n_columns), columns)
     whole[row] = -whole.sum(axis=0)
     whole[:, column] = -whole.sum(axis=1)
-    # equal shares have equal bits up to the last: the first is taken
+    # equal shares may differ in the last bits: take the first
     place = np.unravel_index(int(np.round(np.abs(whole), 12).argmax()), whole.shape)
     return (int(place[0]), int(place[1])), float(whole[place])
 
@@ -386,26 +375,26 @@ def _adjust(found: list[PairResidual]) -> tuple[PairResidual, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ResidualSums:
-    """Sums over samples: additive.
+    """Sums over samples that the tests of all pairs need; additive.
 
     Parameters
     ----------
     outer, gradient
-        (n_entries, n_entries) and (n_entries,): products of the scores of the parameters, and the scores.
+        (n_entries, n_entries) and (n_entries,): sums of the products of scores, and of scores.
     mass
-        (n_entries,): samples by PMF entry, as of `pmflib.model.information.RowScores`; 0 of parameters that are none.
+        (n_entries,): expected samples by PMF entry, as in `pmflib.model.information.RowScores`; 0 for item responses.
     residuals
         (n_cells,): residuals of the free cells of all pairs.
     expected
-        (n_cells,): what the model expects of the sums of their squares.
+        (n_cells,): expected sums of their squares under the model.
     crossed
         (n_cells, n_entries): products of residuals and scores.
     spreads
-        (n_squares,): products of the residuals of each pair, one pair after the other.
+        (n_squares,): products of residuals within each pair, pair after pair.
     support
-        (n_pairs,): samples that hold both.
+        (n_pairs,): samples with both variables observed.
     n_samples
-        Number of the samples with anything observed.
+        Number of samples with any variable observed.
     """
 
     outer: FloatArray
@@ -421,23 +410,23 @@ class ResidualSums:
 
 @dataclass(frozen=True, eq=False)
 class ResidualRows:
-    """Some rows, the scores of the parameters there, and how answers deviate within the latent states.
+    """A batch of rows, with scores of the parameters and conditional probabilities of the levels.
 
     Parameters
     ----------
     codes
         (n_rows, n_variables), -1 missing.
     weights
-        float64 (n_rows,): samples that a row stands for.
+        float64 (n_rows,): weight of each row, in samples.
     posteriors
-        float64 (n_rows, n_states): of states, or of points of traits.
+        float64 (n_rows, n_states): posteriors of states, or of the points of traits.
     scores
-        float64 (n_rows, n_entries): derivatives of a row's log-probability by the parameters.
+        float64 (n_rows, n_entries): derivatives of the log-probability of each row by the parameters.
     mass
         float64 (n_entries,): as of `ResidualSums`.
     chances
-        By variable the probabilities of its free levels: (n_states, n_free) where other answers say nothing of it, and
-        (n_rows, n_states, n_free) with forests, where its neighbours do.
+        Probabilities of the free levels of each variable: (n_states, n_free), or in forests, where they depend on the
+        neighbours, (n_rows, n_states, n_free).
     """
 
     codes: IntArray
@@ -465,7 +454,7 @@ def list_cells(schema: Schema) -> IntArray:
 
 
 def iterate_pairs(schema: Schema) -> Iterator[tuple[int, int, slice]]:
-    """Both variables of each pair, and where its free cells are."""
+    """Both variables of each pair, and the slice of its free cells."""
     cells = list_cells(schema).tolist()
     rows, columns = (each.tolist() for each in np.triu_indices(schema.n_variables, 1))
     for pair, (one, other) in enumerate(zip(rows, columns, strict=True)):
@@ -489,7 +478,7 @@ def sum_residuals(model: JointPMF, source: BlockSource, share: float = 1.0) -> R
     source
         Valid samples.
     share
-        Share of the samples that are taken, in (0, 1], drawn by numbers that depend on the blocks alone.
+        Share of the samples that is drawn, in (0, 1], with seeds that depend on the blocks alone.
     """
     n_entries, n_cells = count_work(model)
     return source.map_in_turn(
@@ -559,7 +548,7 @@ def _iterate_rows(
     for rows in iterate_scores(blocks, model.parameters):
         mass, posteriors = rows.weights @ rows.masses, rows.masses[:, : model.rank]
         if forests is not None:
-            # what neighbours hold is drawn where it is missing: the mean of a residual stays what it is
+            # missing neighbours are imputed: the mean of a residual does not change
             seeds = seed_rows(_hash_rows(rows.codes), 0)
             filled = draw_gaps(model, rows.codes, rows.codes < 0, seeds)
             posteriors = model.posterior(filled)
@@ -568,7 +557,7 @@ def _iterate_rows(
 
 
 def _repeat_gaps(block: DenseBlock) -> DenseBlock:
-    """The same samples, with one row for each repetition of rows with gaps, which are drawn separately."""
+    """Repeat rows with missing cells by their weights, so that each copy is imputed separately."""
     weights = weigh_rows(block)
     times = np.where((block.codes < 0).any(axis=1), np.ceil(weights), 1.0).astype(np.int64)
     return DenseBlock(np.repeat(block.codes, times, axis=0), np.repeat(weights / times, times))
@@ -709,7 +698,7 @@ def find_directions(sums: ResidualSums, model: JointPMF) -> FloatArray:
         samples = np.repeat(np.add.reduceat(sums.mass, starts), sizes)
         scales = np.sqrt(entries / np.maximum(samples, LEAST_MASS))
         is_moving = (entries > LEAST_ENTRY) & (samples >= LEAST_MASS) & np.repeat(sizes > 1, sizes)
-        # one step to the maximum leads nowhere near an edge, where pseudo-counts alone hold a probability above 0
+        # near an edge, where only pseudo-counts keep a probability above 0, one Newton step does not reach the maximum
         is_moving &= sums.mass >= LEAST_HELD
         steps = scales[:, None] * span_steps(scales, starts, sizes, is_moving)
     known = Spectrum.find(steps.T @ sums.outer @ steps, NULL_SHARE, relative=True)

@@ -1,4 +1,4 @@
-"""From samples to a model: EM, with what it takes chosen on held-out samples; and from samples that a model draws."""
+"""EM fits to samples, with options chosen on held-out samples; and fits to samples drawn from an average."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ from pmflib.schema import Schema
 from pmflib.solvers import check_rank, warn_of_rank
 
 BUDGET = 60.0
-"""Seconds of processor time that a choice of the rank may take, by the model of costs of
-`pmflib.fitting.ranks.fit_runs`."""
+"""Processor time for the choice of the rank, seconds, according to the cost model of
+`pmflib.fitting.ranks.fit_runs`.
+"""
 
 DRAWN_SAMPLES = 100_000
-"""Samples drawn from an average to distil it, where no other number is given."""
+"""Default number of samples drawn from an average for distillation."""
 
 
 @reports_progress
@@ -65,40 +66,40 @@ def fit_em(
     rng: np.random.Generator | int = 0,
     **passes: Unpack[PassOptions],
 ) -> FitResult:
-    """Refine a model by EM on samples, in memory or in a store, or fit one of a given rank.
+    """Fit a latent class model by EM to samples, in memory or in a store, or refine a given model.
 
-    "auto" means: held-out samples choose. They are ``validation``, or else a fifth of the samples in memory, after
-    which all samples are fitted with the chosen options. Of candidates within one standard error of the best, the
-    simplest is taken: the lowest rank, the largest pseudo-count. Stored samples without ``validation`` are fitted
-    without a choice; ``select_rank`` chooses their rank from pairs. The notes of the result say what was compared.
+    "auto" means that held-out samples choose. These are ``validation``, or otherwise a fifth of the samples in memory,
+    after which all samples are fitted with the chosen options. Among candidates within one standard error of the best,
+    the simplest is chosen: the lowest rank, the largest pseudo-count. Stored samples without ``validation`` are fitted
+    without a choice; ``select_rank`` chooses their rank from pairs. The notes of the result describe what was compared.
 
     Parameters
     ----------
     samples
-        A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
+        A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
     model
-        Model to refine; or give a rank. Without held-out samples it is refined until the objective has converged. A
-        model with forests keeps its options, and its forests are found again from time to time.
+        Model to refine; give either a model or a rank. Without held-out samples it is refined until the objective
+        converges. A model with forests keeps its options, and its forests are re-estimated periodically.
     rank
-        Number of latent states, where no model is given. "auto" doubles it until held-out samples do not become more
-        likely twice in a row, then fills in the ranks below the best.
+        Number of latent states, if no model is given. "auto" doubles it until held-out samples have twice not become
+        more likely, then fills in the ranks below the best.
     schema
-        Variables, where neither a model nor stored samples are given. None infers them from the samples.
+        Variables, if neither a model nor stored samples are given. None infers them from the samples.
     validation
-        Held-out samples, in memory or stored: their log-likelihood chooses the number of passes, and what is left to
-        "auto".
+        Held-out samples, in memory or stored. Their log-likelihood determines the number of passes and the options set
+        to "auto".
     start
-        Where no model is given, a method of `pmflib.fit`; "auto" compares starts made from pairs with random ones. For
-        stored samples also a `pmflib.fitting.starts.PreparedStart`, with counts or a model made from them.
+        Start method, if no model is given: a method of `pmflib.fit`; "auto" compares starts from pairs with random
+        ones. For stored samples also a `pmflib.fitting.starts.PreparedStart`, with counts or a model made from them.
     pseudo_count
-        Mean pseudo-count per level and latent state, in proportion to the marginals; "auto" compares some.
+        Mean pseudo-count per level and latent state, proportional to the marginals; "auto" compares several.
     members
-        Number of fits from independent starts whose probabilities are averaged. The result is one model of ``members *
-        rank`` states, which EM cannot refine; `distil` makes a smaller one.
+        Number of fits from independent starts whose probabilities are averaged. The result is one model with
+        ``members * rank`` states, which EM cannot refine; `distil` fits a smaller one to it.
     target
-        Variable, by name or position, that the model is to predict: held-out samples are scored by its log-likelihood
-        given their other variables. None models all variables alike. With start "auto", one member and a rank of at
-        least the target's cardinality, latent states are assigned to the levels of the target.
+        Variable, by name or position, that the model is to predict: held-out samples are scored by its conditional
+        log-likelihood given their other variables. None treats all variables alike. With start "auto", one member and a
+        rank of at least the target's cardinality, latent states are assigned to the levels of the target.
     dependence
         Whether variables may depend on each other within a state: "tree" fits a forest within each state
         (`pmflib.model.forests.tree_pmf.TreePMF`), "none" assumes independence, and "auto" takes forests where they make
@@ -106,40 +107,40 @@ def fit_em(
         is "auto" with rank "auto" and no target, where one to three traits are compared as well; else None is "none".
     weight
         Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.SurveyDesign`, whose sampling
-        units are never split between fitted and held-out samples. Only ratios count: weights are scaled to add up to
-        Kish's effective number of samples, (sum w)^2 / sum w^2. Equal weights give the unweighted fit, bit for bit.
+        units are never split between fitted and held-out samples. Only ratios matter: weights are scaled to sum to
+        Kish's effective sample size, (sum w)^2 / sum w^2. Equal weights give the unweighted fit, bit for bit.
     rng
-        Generator, or a seed for one; only starts use it.
+        Random generator, or a seed; used only for starts.
     **passes
         Fields of `pmflib.fitting.em_fit.Passes`: ``max_passes`` (200), ``tol`` (1e-6), ``patience`` (10),
         ``accelerate`` (False), ``checkpoint`` and ``on_pass``.
 
     Returns
     -------
-    The model and how it was reached. Stored samples give the same bits with any number of workers, and without any.
+    The model and the history of the fit. Stored samples give equal bits for any number of workers.
 
     Raises
     ------
     PmfError
         If neither or both of model and rank are given, the model is an average, there are no samples in memory, a
-        prepared start is given for samples in memory, an option is out of range, or the checkpoint is of another fit;
-        if a weight is no finite number above 0, or weights are given for stored samples or with ``validation``.
+        prepared start is given for samples in memory, an option is out of range, or the checkpoint belongs to another
+        fit; if a weight is not a finite number above 0, or weights are given for stored samples or with ``validation``.
     SchemaError
-        If samples do not fit the schema, or it has no such target.
+        If samples do not fit the schema, or the target does not exist.
     StoreError
-        If stored samples or counts are gone or damaged.
+        If stored samples or counts are missing or damaged.
 
     Warns
     -----
     ConvergenceWarning
-        If EM stops at ``max_passes``.
+        If EM reaches ``max_passes``.
     RankWarning
-        If the rank is above the number of samples in memory, before anything is computed.
+        If the rank exceeds the number of samples in memory; given before anything is computed.
     """
     steps = Passes(**passes)
     method, counts, start_model = start if isinstance(start, PreparedStart) else (start, None, None)
     _check_options(model, rank, method, members, steps.max_passes, dependence)
-    # here, for runs that are to choose have limits of their own
+    # checked here, because the runs of choices have limits of their own
     Limits(*steps[:3]).check()
     _check_samples(samples, schema, start)
     variables = _find_schema(samples, schema, model)
@@ -154,7 +155,7 @@ def fit_em(
     position = None if target is None else variables.position(target)
 
     def make_fit(rank: int) -> EMFit:
-        # independent variables have one fit
+        # independent variables have a unique fit
         options = Options.make(method, pseudo_count, 1 if rank == 1 else members, rank)
         return EMFit(variables, rank, options, seed, steps, position)
 
@@ -211,7 +212,7 @@ def fit_em(
 
 
 def _load_folds(training: StoredSamples, counts: PairCounts | StoredCounts | None) -> PairCounts:
-    """Counts of stored samples by fold."""
+    """Return the counts of stored samples by fold."""
     found = load_counts(training, counts)
     if isinstance(found, PairCounts):
         return found
@@ -228,7 +229,7 @@ def _fit_rank(
     start_model: JointPMF | None,
     dependence: Literal["auto", "none", "tree"],
 ) -> FitResult:
-    """Fit at the rank of a fit: from a model, from one to start from, or from starts that are compared."""
+    """Fit with the rank of ``fit``: from a model, from a starting model, or from starts that are compared."""
     if model is not None:
         fit = fit.refining(model)
     if isinstance(training, StoredSamples):
@@ -257,32 +258,32 @@ def distil(
     seed: int = 0,
     **passes: Unpack[PassOptions],
 ) -> FitResult:
-    """Fit one model by EM to samples drawn from an average, which loses little of what averaging has gained.
+    """Fit a single model by EM to samples drawn from an average, which preserves most of the gain from averaging.
 
     Parameters
     ----------
     average
-        The model that `fit_em` has made of several members.
+        Model fitted by `fit_em` with several members.
     rank
-        Number of latent states of the model to fit.
+        Number of latent states of the model to be fitted.
     validation
-        Held-out real samples, in memory or stored: they choose the start, the pseudo-count and the number of passes.
-        None chooses nothing.
+        Held-out real samples, in memory or stored, which choose the start, the pseudo-count and the number of passes.
+        None makes no choices.
     n_samples
         Number of samples to draw, at least 1.
     pseudo_count, target, **passes
         As for `fit_em`.
     seed
-        Seed of the samples and of the starts.
+        Seed for the samples and for the starts.
 
     Returns
     -------
-    The model and how it was reached.
+    The model and the history of the fit.
 
     Warns
     -----
     ConvergenceWarning
-        If EM stops at ``max_passes``.
+        If EM reaches ``max_passes``.
 
     References
     ----------
@@ -320,16 +321,16 @@ def plan_fit_em(
     dependence: str = "none",
     n_threads: int = 1,
 ) -> MemoryPlan:
-    """Plan the memory that `fit_em` would need on a worker of stored samples, and here, without the samples.
+    """Plan the memory of `fit_em` on a worker of stored samples and in this process, without the samples.
 
     Parameters
     ----------
     samples
-        Training samples, with the client that they would be fitted with.
+        Training samples, with their client.
     rank, start, pseudo_count, members, dependence
-        As for `fit_em`; "tree" is a model with forests as a start as well.
+        As for `fit_em`; "tree" also stands for a model with forests as start.
     n_threads
-        Threads of the worker.
+        Number of threads of the worker.
     """
     options = Options.make(start, pseudo_count, members, rank)
     n_models = options.count_models(samples.n_observed, rank)
@@ -342,12 +343,12 @@ def plan_fit_em(
 
 
 def check_can_start(model: JointPMF) -> None:
-    """Refuse an average as a start of EM.
+    """Refuse an average as a start for EM.
 
     Raises
     ------
     PmfError
-        If the model is final.
+        If the model is an average.
     """
     if model.origin.get("final"):
         raise PmfError(
@@ -364,7 +365,7 @@ def _check_options(
     max_passes: int,
     dependence: str | None,
 ) -> None:
-    """Refuse options that are out of range, or that contradict each other."""
+    """Check options and their combinations."""
     if isinstance(rank, str) and rank != "auto":
         raise PmfError(f"rank is {rank!r}; give a number, or 'auto'")
     if rank is not None and rank != "auto":
@@ -398,7 +399,7 @@ def _check_samples(
     schema: Schema | None,
     start: str | PreparedStart,
 ) -> None:
-    """Refuse what cannot be samples or a schema, and what only stored samples take."""
+    """Check the types of samples and schema, and options for stored samples only."""
     if isinstance(samples, PairCounts):
         raise PmfError(
             "samples is PairCounts; fit_em takes samples, and pmflib.fit(counts, rank) takes counts"
@@ -413,7 +414,7 @@ def _check_samples(
 
 
 def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None) -> Schema:
-    """Variables: of the model or of stored samples, or those given, or inferred."""
+    """Return the variables: of the model or of stored samples, given, or inferred."""
     if model is not None:
         return model.schema
     if isinstance(samples, StoredSamples):
@@ -422,7 +423,7 @@ def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None)
 
 
 def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock:
-    """Stored samples as they are, and codes of others."""
+    """Return stored samples unchanged, and other samples as codes."""
     if isinstance(samples, StoredSamples):
         return samples
     codes = schema.encode(samples)
@@ -432,7 +433,7 @@ def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock
 
 
 def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
-    """Note how many samples those with weights are worth, here and in the origin of the model."""
+    """Add the effective number of weighted samples to the notes and to the origin of the model."""
     if isinstance(samples, StoredSamples):
         if not samples.is_weighted:
             return result
@@ -446,7 +447,7 @@ def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> Fit
 
 
 def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:
-    """Seed of the starts; artefacts of stored samples are named by the seed that was configured, and keep it."""
+    """Return the seed of the starts; for stored samples it is kept as configured, because artefacts are named by it."""
     if is_stored and isinstance(rng, int | np.integer):
         return int(rng)
     return int(np.random.default_rng(rng).integers(2**63))

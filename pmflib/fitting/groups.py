@@ -1,8 +1,8 @@
-"""Latent classes of several groups: conditional PMFs that are equal over groups, for all variables, some, or none.
+"""Latent classes of several groups, with conditional PMFs equal over groups for all variables, some, or none.
 
-A variable whose PMFs differ by group is several variables, each missing outside its group; the group itself is a
-variable whose PMFs are the classes' shares by group. So every pattern of equality is a table with gaps, and EM fits it
-as it is.
+A variable whose PMFs differ by group becomes several variables, each missing outside its group; the group itself is a
+variable whose PMFs are the class shares by group. Every pattern of equality is thus a table with missing cells, which
+EM fits without changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pmflib.schema.tables import as_arrow
 from pmflib.solvers import check_rank
 
 LEVEL = 0.05
-"""Share of false discoveries that is allowed among the variables that are said to differ."""
+"""False discovery rate of the variables reported to differ."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class GroupFit:
     free
         Variables whose PMFs differ by group.
     criteria
-        Likelihood of the answers given the group, and what is made of it.
+        Likelihood of the answers given the group, and its criteria.
     models
-        The model of each group, by name: classes have the same numbers in all.
+        Model of each group, by name, with the same numbering of classes.
     """
 
     free: tuple[str, ...]
@@ -66,7 +66,7 @@ class RatioTest:
     Parameters
     ----------
     statistic, degrees, p_value
-        Twice the difference of the log-likelihoods, parameters more, and the chance of as much if the equality holds.
+        Twice the difference of the log-likelihoods, the additional parameters, and the p-value.
     """
 
     statistic: float
@@ -76,18 +76,19 @@ class RatioTest:
 
 @dataclass(frozen=True)
 class VariableDifference:
-    """How a variable's PMFs differ between groups, within classes.
+    """Difference of a variable's PMFs between groups, within classes.
 
     Parameters
     ----------
     name
         The variable.
     test
-        Likelihood ratio test: all PMFs equal, against those of this variable free.
+        Likelihood ratio test of all PMFs equal, against the PMFs of this variable free.
     adjusted
-        P-value for all variables taken together, by Benjamini and Hochberg.
+        P-value adjusted for all variables by Benjamini and Hochberg.
     distance
-        Mean over rows of the total variation between the PMF of their class in their group and in all: in [0, 1].
+        Mean over rows of the total variation between the PMFs of their class in their group and over all groups, in
+        [0, 1].
     """
 
     name: str
@@ -97,7 +98,7 @@ class VariableDifference:
 
     @property
     def is_distinct(self) -> bool:
-        """Whether it differs beyond chance."""
+        """Whether the difference is significant."""
         return self.adjusted < LEVEL
 
 
@@ -108,13 +109,13 @@ class GroupComparison(Summarised):
     Parameters
     ----------
     groups, sizes
-        Names of the groups, and their rows.
+        Names of the groups, and their numbers of rows.
     fits
-        By pattern: "equal", all PMFs equal over groups; "partial", those of some variables free; "free", all.
+        Fit by pattern: "equal" has all PMFs equal over groups, "partial" some variables free, "free" all of them.
     tests
         "equal" within "partial", and "partial" within "free", by the name of the first.
     differences
-        Variables by rising p-value; none if they were not tested.
+        Variables by increasing p-value; empty if they were not tested.
     shares
         float64 of shape (n_groups, rank): shares of the classes in each group, under "partial".
     n_left_out
@@ -131,12 +132,12 @@ class GroupComparison(Summarised):
 
     @property
     def best(self) -> str:
-        """Pattern of the least BIC."""
+        """Pattern with the smallest BIC."""
         return min(self.fits, key=lambda name: self.fits[name].criteria.bic or 0.0)
 
     @property
     def table(self) -> pa.Table:
-        """Differences as an Arrow table, a row per variable."""
+        """Differences as an Arrow table with one row per variable."""
         columns: dict[str, list[Any]] = {
             "variable": [each.name for each in self.differences],
             "distance": [each.distance for each in self.differences],
@@ -147,7 +148,7 @@ class GroupComparison(Summarised):
         return pa.table(columns)
 
     def summary(self) -> Summary:
-        """The three fits, which variables differ, and the shares of the classes: text, or HTML in a notebook."""
+        """Summary of the three fits, the variables that differ, and the class shares."""
         names = {"equal": "all equal", "partial": "some free", "free": "none equal"}
         rows = []
         for name, fit in self.fits.items():
@@ -192,16 +193,16 @@ class GroupComparison(Summarised):
         )
 
     def plot(self, state: int, *, fit: str = "free", ax: Axes | None = None) -> Axes:
-        """Draw the profile of a class in all groups, side by side: see `pmflib.model.figures.plot_side_by_side`.
+        """Plot the profile of a class in all groups side by side: see `pmflib.model.figures.plot_side_by_side`.
 
         Parameters
         ----------
         state
             The class.
         fit
-            Pattern of equality whose models are drawn.
+            Pattern of equality whose models are plotted.
         ax
-            Axes to draw on; None makes some.
+            Axes to plot on; None creates new ones.
 
         Raises
         ------
@@ -216,7 +217,7 @@ class GroupComparison(Summarised):
 
 
 MAX_PASSES, TOLERANCE = 5000, 1e-10
-"""Limits of a run: likelihoods of two models are compared, so that both have to be at their maximum."""
+"""Limits of a run; comparing the likelihoods of two models needs both at their maximum."""
 
 
 @reports_progress
@@ -232,26 +233,25 @@ def fit_groups(
 ) -> GroupComparison:
     """Fit latent classes to several groups, with conditional PMFs equal over groups or not, and compare.
 
-    Shares of the classes differ by group in any case.
+    Class shares always differ by group.
 
     Parameters
     ----------
     samples
         Codes of shape (n_rows, n_variables), -1 missing, or a table.
     group
-        Group of each row: texts, or whatever has names. Rows without one are left out.
+        Group of each row: texts, or values with distinct texts. Rows without a group are omitted.
     rank
         Number of classes, at least 1.
     schema
         Variables; by default inferred from the samples.
     free
-        Variables, by name or position, that are free in the partial pattern; "auto" takes those that differ beyond
-        chance, tested one by one.
+        Variables, by name or position, that are free in the partial pattern; "auto" takes those that differ
+        significantly, tested one by one.
     seed
         Seed of the starts.
     weight
-        Weights of the samples, as for `pmflib.fit_em`: likelihoods, and with them the ratios, are those of as many
-        samples as all of them are worth.
+        Weights of the samples, as for `pmflib.fit_em`; likelihoods and ratios use the effective number of samples.
 
     Returns
     -------
@@ -266,10 +266,10 @@ def fit_groups(
 
     Notes
     -----
-    "equal" is one fit with the group as a variable more; "free" are separate fits, whose classes are numbered by their
-    likeness to those of "partial". Each variable is tested while all others are equal: where many differ, the others
-    seem to differ as well, a little. Tests take the ratio as chi-squared, which holds for probabilities inside (0, 1)
-    and many rows per parameter: of three groups of 333 rows that were alike, "free" was preferred in .12 at .05.
+    "equal" is one fit with the group as an additional variable; "free" has separate fits, whose classes are matched to
+    those of "partial". Each variable is tested with all others equal: if many differ, the others seem to differ a
+    little as well. Tests use the chi-squared distribution, which holds for probabilities inside (0, 1) and many rows
+    per parameter: for three equal groups of 333 rows, "free" was preferred in .12 of the tests at .05.
 
     References
     ----------
@@ -314,7 +314,7 @@ def fit_groups(
 
 @dataclass(frozen=True, eq=False)
 class _GroupTable:
-    """Rows with a group, and fits to them under patterns of equality."""
+    """Rows with a group, and their fits under patterns of equality."""
 
     codes: IntArray
     members: IntArray
@@ -325,19 +325,19 @@ class _GroupTable:
     weights: FloatArray | None
 
     def load(self, codes: IntArray, rows: BoolArray | slice = slice(None)) -> DenseBlock:
-        """Samples of some rows, with their weights."""
+        """Open the samples of some rows, with their weights."""
         return DenseBlock(codes, None if self.weights is None else self.weights[rows])
 
     @property
     def sizes(self) -> FloatArray:
-        """Samples of each group, or what they are worth: float64 of shape (n_groups,)."""
+        """Effective number of samples of each group: float64 of shape (n_groups,)."""
         found: FloatArray = np.bincount(self.members, self.weights, len(self.groups)).astype(float)
         return found
 
     def spread(self, free: Collection[str]) -> tuple[IntArray, Schema, list[tuple[int, int]]]:
-        """Table whose free variables are one per group, then the group; and the variable and group of each column.
+        """Make the table with one column per group for each free variable, and the variable and group of each column.
 
-        The group of a column that all have is -1.
+        The group of a shared column is -1; the last column is the group itself.
         """
         columns, variables, sources = [], [], []
         for position, variable in enumerate(self.schema):
@@ -358,23 +358,22 @@ class _GroupTable:
         return stacked, schema, sources
 
     def fit_equal(self) -> JointPMF:
-        """All PMFs equal: the best optimum of a search, of a table with the group as a variable."""
+        """Fit with all PMFs equal: the best optimum for a table with the group as a variable."""
         codes, schema, _ = self.spread(())
         block = self.load(codes)
         return self._finish(block, [self._search(block, schema)])
 
     def fit_partial(self, equal: JointPMF, free: Collection[str]) -> JointPMF:
-        """PMFs of some variables free, from those of all groups."""
+        """Fit with the PMFs of some variables free, starting from those of all groups."""
         if not free:
             return equal
         codes, schema, sources = self.spread(free)
         rows = [equal.factors[self.schema.rows_of(position)] for position, _ in sources]
         factors = np.concatenate([*rows, equal.factors[-len(self.groups) :]])
-        # what no row of a group has would stay as it is in all
         return self._finish(self.load(codes), [JointPMF(equal.prior, factors, schema)])
 
     def fit_separately(self, partial: GroupFit) -> list[JointPMF]:
-        """Each group on its own: the better of a search and what the partial fit leads to, with the numbers of that."""
+        """Fit each group by a search and from the partial fit, and match the classes to those of that fit."""
         found = []
         for each, start in enumerate(partial.models.values()):
             rows = self.members == each
@@ -387,7 +386,7 @@ class _GroupTable:
         return found
 
     def test_variables(self, equal: JointPMF, fit: GroupFit) -> tuple[VariableDifference, ...]:
-        """Free each variable in turn, and compare with all equal."""
+        """Test each variable: its PMFs free, against all PMFs equal."""
         found = []
         for position, variable in enumerate(self.schema):
             model = self.fit_partial(equal, (variable.name,))
@@ -403,7 +402,7 @@ class _GroupTable:
         return tuple(sorted(differences, key=lambda each: (each.test.p_value, -each.distance)))
 
     def describe(self, model: JointPMF, free: tuple[str, ...]) -> GroupFit:
-        """Models of the groups, and the likelihood given the group, from a model of the spread table."""
+        """Models of the groups and likelihood given the group, from a model of the spread table."""
         codes, _, sources = self.spread(free)
         offsets = model.schema.offsets
         models = {}
@@ -418,7 +417,7 @@ class _GroupTable:
         return GroupFit(free, self._given_group(measure_fit(model, training)), models)
 
     def describe_separate(self, models: Sequence[JointPMF]) -> GroupFit:
-        """The same of separate fits: their likelihoods and parameters add up."""
+        """Describe separate fits, whose likelihoods and parameters add up."""
         found = []
         for each, model in enumerate(models):
             rows = self.members == each
@@ -437,7 +436,7 @@ class _GroupTable:
         return GroupFit(self.schema.names, whole, dict(zip(self.groups, models, strict=True)))
 
     def _given_group(self, found: Criteria) -> Criteria:
-        """Criteria of the answers given the group, of those of both: shares of the groups are no part of it."""
+        """Criteria of the answers given the group, without the likelihood of the group itself."""
         sizes = self.sizes
         of_groups = float((sizes * np.log(sizes / sizes.sum())).sum())
         is_empty = (self.codes < 0).all(axis=1)
@@ -455,7 +454,7 @@ class _GroupTable:
 
     @property
     def _n_cells(self) -> float:
-        """Answers that differ, such that one less are free: those of each group sum to 1."""
+        """Number of distinct answers, as degrees of freedom plus 1: the PMF of each group sums to 1."""
         of_one = float(np.prod(np.diff(self.schema.offsets), dtype=np.float64))
         return len(self.groups) * (of_one - 1) + 1
 
@@ -465,7 +464,7 @@ class _GroupTable:
         return np.asarray(joint / joint.sum())
 
     def _measure_distance(self, position: int, other: GroupFit, equal: GroupFit) -> float:
-        """Mean total variation of a variable's PMFs by group from those that all have."""
+        """Mean total variation between the PMFs of a variable by group and those of all groups."""
         total = 0.0
         for each, name in enumerate(self.groups):
             model = other.models[name]
@@ -483,7 +482,7 @@ class _GroupTable:
         )
 
     def _finish(self, block: DenseBlock, starts: Sequence[JointPMF]) -> JointPMF:
-        """Best of the maxima that starts lead to."""
+        """Run EM from each start, and keep the best maximum."""
         schema = starts[0].schema
         training = BlocksInMemory.cut(block, schema.offsets, self.rank)
         held = evaluate_models(training, [(starts[0].prior, starts[0].factors)])[0].level_mass.sum(
@@ -498,7 +497,7 @@ class _GroupTable:
 
 
 def _read_groups(group: object, n_rows: int) -> tuple[IntArray, tuple[str, ...]]:
-    """Place of each row's group, -1 where it has none, and the names of the groups, in order."""
+    """Index of the group of each row, -1 for none, and the names of the groups in order."""
     values = as_arrow({"group": group})["group"].to_pylist()
     if len(values) != n_rows:
         raise PmfError(f"group has {len(values)} rows and samples {n_rows}; give one per row")
@@ -522,7 +521,7 @@ def _test(small: Criteria, large: Criteria) -> RatioTest:
 
 
 def _adjust(p_values: Sequence[float]) -> list[float]:
-    """P-values by Benjamini and Hochberg, in their order; 1 where there was nothing to test."""
+    """Adjust p-values by Benjamini and Hochberg, in their order; untested ones are 1."""
     values = np.nan_to_num(np.array(p_values), nan=1.0)
     order = np.argsort(-values, kind="stable")
     ranks = np.arange(values.size, 0, -1)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray, check_model_type
 from pmflib.core.blocks import Block, DenseBlock, weigh_rows
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
@@ -41,6 +41,27 @@ MAX_COEFFICIENTS = 1000
 """Limit of intercepts and slopes whose information is inverted."""
 BATCH_NUMBERS = 1 << 22
 """Scores of samples at points in memory at once."""
+
+
+def check_single_fit(model: JointPMF) -> None:
+    """Refuse models whose parameters do not maximise one likelihood.
+
+    Raises
+    ------
+    PmfError
+        If the model is an average of fits, or has continuous traits of `pmflib.fit_traits`.
+    """
+    check_model_type("model", model, JointPMF)
+    if model.origin.get("final"):
+        raise PmfError(
+            f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
+            "give a fit of one member, or distil it and refine that by fit_em"
+        )
+    if model.folding is not None:
+        raise PmfError(
+            "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
+            "traits by pmflib.fit_item_responses"
+        )
 
 
 def open_source(model: JointPMF, samples: object, weight: object | None = None) -> BlockSource:

@@ -98,7 +98,8 @@ def fit_item_responses(
     -------
     The model, which holds its `trait_model`, and how it was reached. Traits are standard normal and turned to principal
     axes: the first moves the observed cells most, and levels of greater value are likelier where it is greater.
-    `pmflib.standard_errors` gives errors of intercepts and slopes. Histories begin where the traits were turned last.
+    `pmflib.standard_errors` gives errors of discriminations and thresholds. Histories start at the last rotation of the
+    traits.
 
     Raises
     ------

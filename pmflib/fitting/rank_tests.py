@@ -1,4 +1,4 @@
-"""Tests of F latent classes against F + 1, by the likelihood ratio: by samples that are drawn, and by its limit law."""
+"""Likelihood ratio tests of F latent classes against F + 1, by the bootstrap and by the limit distribution."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from pmflib.solvers import check_rank
 from pmflib.solvers.pairs.pair_matrix import start_random
 
 SHORT_PASSES = 15
-"""Passes of every start of a drawn table before the best are run to the end."""
+"""Number of passes for every start on a drawn table before only the best continue."""
 N_SPLIT, N_RANDOM, N_FINISHED = 6, 6, 3
-"""Starts of the larger model: a state split in two, and random ones; and how many are run to the end. On tables of two
-classes twice as many of each raise statistics of 10 by .2 on average."""
+"""Numbers of starts of the larger model: with a state split in two, and random; and number of starts run to
+convergence. On tables with two classes, twice as many of each increase statistics of 10 by 0.2 on average.
+"""
 MAX_PASSES, TOLERANCE = 3000, 1e-9
-"""Limits of a run of a drawn table."""
+"""Limits of a run on a drawn table."""
 LAW_DRAWS = 200_000
-"""Draws that a p-value of the limit law is found by, to .001: the same ones every time."""
+"""Number of draws for a p-value of the limit distribution, accurate to 0.001; the same draws every time."""
 
 
 @dataclass(frozen=True)
 class LikelihoodRatioTest(Summarised):
-    """A test whether one more latent class is needed; small p-values say that it is.
+    """Test whether one more latent class is needed; small p-values indicate that it is.
 
     Parameters
     ----------
@@ -51,19 +52,19 @@ class LikelihoodRatioTest(Summarised):
     statistic
         Twice the difference of the log-likelihoods, at least 0.
     degrees
-        Difference of the numbers of free parameters. The statistic is not chi-squared with so many.
+        Difference of the numbers of free parameters. The statistic does not have a chi-squared distribution with this
+        number of degrees of freedom.
     p_value, p_error
-        Chance of as large a statistic where the smaller model holds, by the bootstrap, and its standard error by the
-        number of draws; None without draws.
+        Bootstrap p-value, and its standard error due to the number of draws; None without draws.
     n_draws
-        Tables drawn.
+        Number of drawn tables.
     vuong_p, adjusted_p
-        Chance by the law of Vuong, Lo, Mendell and Rubin, for the statistic and for that adjusted for small samples;
-        None where the models are too large for it.
+        P-value by Vuong, Lo, Mendell and Rubin, for the statistic and for its small-sample adjustment; None if the
+        models are too large.
     drawn
-        Statistics of the drawn tables, in their order.
+        Statistics of the drawn tables, in order.
     log_likelihoods
-        Those of both models, nats.
+        Log-likelihoods of both models, nats.
     """
 
     rank: int
@@ -78,7 +79,7 @@ class LikelihoodRatioTest(Summarised):
     log_likelihoods: tuple[float, float]
 
     def summary(self) -> Summary:
-        """The test in a few lines: text in a terminal, HTML in a notebook."""
+        """Return a summary of the test: text in a terminal, HTML in a notebook."""
         first, second = (decimal(each, 8) for each in self.log_likelihoods)
         facts = [
             ("log-likelihoods", f"{first} and {second} nats"),
@@ -122,16 +123,16 @@ def likelihood_ratio_test(
     schema
         Variables; by default inferred from the samples.
     draws
-        Tables that are drawn from the smaller model, with the gaps of the samples, and fitted by both; at least 0. 99
-        give p-values to .02 around .05.
+        Number of tables drawn from the smaller model, with the missing cells of the samples, and fitted by both models;
+        at least 0. With 99 draws, p-values around 0.05 are accurate to 0.02.
     seed
-        Seed of the fits and of the draws, at least 0: the same seed gives the same bits.
+        Random seed of the fits and of the draws, at least 0; equal seeds give equal bits.
     weight
-        Weights of the samples, as for `pmflib.fit_em`: likelihoods are those of as many samples as they are worth.
+        Weights of the samples, as for `pmflib.fit_em`; likelihoods are those of the effective number of samples.
 
     Returns
     -------
-    The statistic, and its p-values.
+    The statistic and its p-values.
 
     Raises
     ------
@@ -142,15 +143,16 @@ def likelihood_ratio_test(
 
     Notes
     -----
-    The bootstrap p-value is (1 + draws whose statistic is as large) / (1 + draws). Each drawn table is fitted from the
-    model it was drawn from, and by one more class from starts that split one of its states and from random ones. What
-    these miss makes the statistics of draws too small, and the p-value with them. With weights each drawn row has the
-    weight of the row in its place: answers of the drawn rows do not depend on the weights, as they do where people of
-    some classes were drawn more often, and clusters are not drawn. Vuong's law has the products of the weighted scores.
+    The bootstrap p-value is (1 + number of draws with a statistic at least as large) / (1 + draws). Each drawn table is
+    fitted by the smaller model, starting from the model it was drawn from, and by one more class, from starts that
+    split one of its states and from random ones. Optima missed by these starts make the statistics of draws, and the
+    p-value, too small. With weights, each drawn row has the weight of the row in its place: in drawn tables answers do
+    not depend on the weights, as they do if people of some classes were sampled more often, and clusters are ignored.
+    Vuong's distribution uses products of the weighted scores.
 
-    Vuong's law for the statistic of two models takes their parameters as determined. Under the smaller model those of
-    the larger one are not: Jeffries showed that the proof of Lo, Mendell and Rubin fails there. It is here because
-    others report it.
+    Vuong's distribution of the statistic assumes that the parameters of both models are identified. Under the smaller
+    model those of the larger model are not: Jeffries showed that the proof of Lo, Mendell and Rubin fails. The test is
+    included because other programs report it.
 
     References
     ----------
@@ -183,7 +185,7 @@ def likelihood_ratio_test(
         p_error = math.sqrt(p_value * (1 - p_value) / draws)
     vuong = adjusted = None
     if (rank + 1) * (1 + schema.n_levels) <= MAX_ENTRIES:
-        # Lo, Mendell and Rubin's, of the parameters added and the samples
+        # adjustment by Lo, Mendell and Rubin, from the added parameters and the samples
         n_rows = max(first.n_rows, 2)
         shrunk = statistic / (1 + 1 / (max(degrees, 1) * math.log(n_rows)))
         weights = _find_weights(block, large, small)
@@ -203,7 +205,7 @@ def likelihood_ratio_test(
 
 
 def _fit_both(block: DenseBlock, rank: int, schema: Schema, seed: int) -> tuple[JointPMF, JointPMF]:
-    """Models of a number of classes and of one more, at the best maxima that were found."""
+    """Fit models with a number of classes and with one more, at the best optima found."""
     small, large = (
         EMFit(schema, each, Options.make("auto", 0.0, 1, each), seed, Passes())
         .fit_samples(block, None, None)
@@ -216,12 +218,12 @@ def _fit_both(block: DenseBlock, rank: int, schema: Schema, seed: int) -> tuple[
 
 
 def _measure(model: JointPMF, block: DenseBlock) -> Criteria:
-    """Likelihood of a model."""
+    """Compute the likelihood of a model."""
     return measure_fit(model, BlocksInMemory.cut(block, model.schema.offsets, model.rank))
 
 
 def _draw_ratio(block: DenseBlock, small: JointPMF, rng: np.random.Generator) -> float:
-    """Statistic of a table that the smaller model draws, with the gaps and the weights of the samples."""
+    """Compute the statistic of a table drawn from the smaller model with the samples' gaps and weights."""
     table = small.sample(len(block), rng)
     table[block.codes < 0] = -1
     drawn = DenseBlock(table, block.weights)
@@ -232,7 +234,7 @@ def _draw_ratio(block: DenseBlock, small: JointPMF, rng: np.random.Generator) ->
 
 
 def _make_starts(small: JointPMF, rng: np.random.Generator) -> list[JointPMF]:
-    """Starts of one state more: a state split in two, and random ones."""
+    """Make starts with one more state: by splitting a state in two, and random ones."""
     offsets, singles = small.schema.offsets, small.factors @ small.prior
     made: list[Parameters] = []
     for _ in range(N_SPLIT):
@@ -249,7 +251,7 @@ def _make_starts(small: JointPMF, rng: np.random.Generator) -> list[JointPMF]:
 
 
 def _reach(block: DenseBlock, small: JointPMF, starts: list[JointPMF]) -> JointPMF:
-    """Best maximum that some starts of one rank lead to: all go some passes, and the best of them to the end."""
+    """Return the best optimum from several starts: all make some passes, and the best run to convergence."""
     schema, rank = small.schema, starts[0].rank
     training = BlocksInMemory.cut(block, schema.offsets, rank)
     singles = small.factors @ small.prior
@@ -266,7 +268,7 @@ def _reach(block: DenseBlock, small: JointPMF, starts: list[JointPMF]) -> JointP
 
 
 def _find_weights(block: DenseBlock, large: JointPMF, small: JointPMF) -> FloatArray:
-    """Weights of the squares whose sum is the law of the ratio: float64 of shape (n_weights,), some below 0."""
+    """Compute the weights in the limit distribution of the ratio, a weighted sum of squares: (n_weights,)."""
     block, roots, scores = block[np.flatnonzero((block.codes >= 0).any(axis=1))], [], []
     for model in (large, small):
         parameters = model.parameters
@@ -286,7 +288,7 @@ def _find_weights(block: DenseBlock, large: JointPMF, small: JointPMF) -> FloatA
 
 
 def _find_tail(weights: FloatArray, statistic: float) -> float:
-    """Chance that a weighted sum of squares of standard normals is at least as large."""
+    """Compute the probability that a weighted sum of squares of standard normals is at least as large."""
     rng = np.random.default_rng(0)
     sums = np.zeros(LAW_DRAWS)
     for weight in weights[np.abs(weights) > 1e-9].tolist():

@@ -8,12 +8,13 @@ from operator import attrgetter
 
 import numpy as np
 
-from pmflib.core.arrays import BoolArray, FloatArray, check_model_type
+from pmflib.core.arrays import BoolArray, FloatArray
 from pmflib.core.errors import IdentificationWarning, PmfError
 from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlockSource
 from pmflib.fitting.information import (
+    check_single_fit,
     find_information,
     find_item_covariance,
     invert_information,
@@ -109,17 +110,7 @@ def standard_errors(
     Louis (1982), JRSS B 44(2), for the information of incomplete data; White (1982), Econometrica 50(1), for robust
     errors; Goodman (1974), Biometrika 61(2), on what is determined.
     """
-    check_model_type("model", model, JointPMF)
-    if model.origin.get("final"):
-        raise PmfError(
-            f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
-            "give a fit of one member, or distil it and refine that by fit_em"
-        )
-    if model.folding is not None:
-        raise PmfError(
-            "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
-            "traits by pmflib.fit_item_responses"
-        )
+    check_single_fit(model)
     if design is not None:
         return find_design_errors(fit_replicates(model, samples, design, method=method))
     source = open_source(model, samples)

@@ -1,7 +1,7 @@
 """Bias-adjusted three-step estimation: outcomes by class, and classes by covariates.
 
-First the classes are fitted, without the outcome or the covariates; then each row is assigned to classes; then the
-assignment is related to the other variable, with its errors corrected for.
+The first step fits the classes without the outcome or the covariates; the second assigns each row to classes; the third
+relates the assignment to the other variable and corrects for classification error.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ from pmflib.solvers.numeric.assigned_classes import (
 from pmflib.solvers.numeric.wald import WaldTest, adjust_by_holm, find_wald_test
 
 Correction = Literal["bch", "ml"]
-"""How errors of the assignment are corrected for."""
+"""Correction for classification error."""
 How = Literal["modal", "proportional"]
-"""How rows are assigned to classes."""
-
+"""Assignment of rows to classes."""
 LEAST_SINGULAR = 1e-3
-"""Least singular value of the classification errors with which they can be undone."""
+"""Minimum singular value of the classification matrix for it to be inverted."""
 
 
 def distal_outcome(
@@ -57,7 +56,7 @@ def distal_outcome(
     design: SurveyDesign | None = None,
     fitted: object | None = None,
 ) -> DistalOutcome:
-    """Estimate a distal outcome, which was not used to fit the classes, in each latent class.
+    """Estimate a distal outcome, which was not used to fit the classes, for each latent class.
 
     Parameters
     ----------
@@ -66,24 +65,24 @@ def distal_outcome(
     samples
         Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
     outcome
-        A value per row. Numbers have means, texts and categories have shares. Missing ones (None, NaN) are left out.
+        One value per row: numbers give means, texts and categories give shares. Missing values (None, NaN) are omitted.
     correction
-        "bch" weighs rows so that classification errors cancel, whatever the law of the outcome; "ml" takes it as normal
-        in each class, with a variance of its own, or as a PMF.
+        "bch" weights rows so that classification errors cancel, for any distribution of the outcome; "ml" assumes a
+        normal distribution in each class, with its own variance, or a PMF.
     assignment
-        "modal", to the likeliest class; "proportional", to each class by its posterior.
+        "modal" assigns each row to its most likely class; "proportional" to each class by its posterior.
     weight
-        float64 of shape (n_rows,), at least 0: samples that a row stands for; None is 1.
+        float64 of shape (n_rows,), at least 0: weights of the rows; None is 1.
     design
-        How the rows were drawn, in place of ``weight``: its weights, strata and units, or replicates, by which errors
-        are found from what each row adds, without another fit.
+        Sampling design of the rows, in place of ``weight``: its weights, strata and units, or replicates. Errors follow
+        from the influence of each row, without refits.
     fitted
-        bool of shape (n_rows,): rows that the model was fitted to; None is all. The others have no part in what is not
-        known of the model.
+        bool of shape (n_rows,): rows that the model was fitted to; None is all. The others do not contribute to the
+        uncertainty of the model.
 
     Returns
     -------
-    Estimates, errors and tests. With "bch" shares of levels may be outside [0, 1] in small classes.
+    Estimates, errors and tests. With "bch", shares of levels may be outside [0, 1] in small classes.
 
     Raises
     ------
@@ -102,9 +101,9 @@ def distal_outcome(
 
     Notes
     -----
-    Rows may lack some of the indicators. Errors are those of the estimating equations of all three steps together, with
-    products of the rows' parts, so that they hold whatever the law of the outcome; an outcome that depends on the
-    indicators within classes biases the estimates themselves.
+    Rows may lack some of the indicators. Errors are robust (sandwich) errors of the estimating equations of all three
+    steps together, which hold for any distribution of the outcome. An outcome that depends on the indicators within
+    classes biases the estimates themselves.
 
     References
     ----------
@@ -138,7 +137,7 @@ def distal_outcome(
 def _choose_law(
     known: FloatArray, levels: tuple[str, ...] | None, rank: int, correction: Correction
 ) -> Design:
-    """Distribution of the outcome within classes: any, by its means, or one fitted by maximum likelihood."""
+    """Choose the model of the outcome within classes: its means, or a distribution fitted by maximum likelihood."""
     if levels is None:
         return Means(known[:, None], rank) if correction == "bch" else NormalOutcome(known, rank)
     codes = known.astype(np.int64)
@@ -150,7 +149,7 @@ def _choose_law(
 def _read_solution(
     design: Design, parameters: FloatArray, rank: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Means or shares of the classes, one after the other, and their derivatives by the parameters."""
+    """Means or shares of each class in turn, and their derivatives by the parameters."""
     if isinstance(design, NormalOutcome):
         return parameters[rank : 2 * rank], np.eye(3 * rank)[rank : 2 * rank]
     if not isinstance(design, LevelOutcome):
@@ -168,7 +167,7 @@ def _read_solution(
 def _compare_classes(
     estimates: FloatArray, covariance: FloatArray, every: IntArray
 ) -> tuple[ClassDifference, ...]:
-    """Tests of each two classes; every: places of the estimates of each class, (rank, n_each)."""
+    """Test each pair of classes; ``every`` has the indices of the estimates of each class, (rank, n_each)."""
     pairs = [
         (pair, _test_differences(estimates, covariance, every[[pair[0]]], every[[pair[1]]]))
         for pair in combinations(range(len(every)), 2)
@@ -199,10 +198,10 @@ def class_regression(
     model, samples, assignment, weight, design, fitted
         As for `distal_outcome`.
     covariates
-        A table in memory with a row per sample. Columns of numbers are taken as they are, of texts by indicators of
-        their levels but the first in order. Rows that lack one are left out.
+        A table in memory with one row per sample. Numbers are used as they are; texts become indicators of their levels
+        except the first. Rows with a missing covariate are omitted.
     reference
-        Class that others are compared with; None is the largest.
+        Reference class; None is the largest.
     correction
         "ml", or "bch", as for `distal_outcome`.
 
@@ -248,7 +247,7 @@ def class_regression(
             f"{', '.join(constant)} has one value" if constant else "columns determine each other"
         )
         raise PmfError(f"covariates cannot be distinguished: {which}; leave one out")
-    # Newton's steps are taken in units of the columns' spreads
+    # Newton steps use standardised columns
     to_units = np.eye(len(names))
     to_units[0, 1:] = -centre / scale
     to_units[1:, 1:] = np.diag(1 / scale)
@@ -276,7 +275,7 @@ def class_regression(
 def _read_column(
     name: str, values: object, n_rows: int
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
-    """A column as float64, NaN missing; or codes of its levels likewise, and the levels."""
+    """Read a column of numbers as float64, NaN missing, or of texts as codes, with their levels."""
     column = as_arrow({name: values})[name].combine_chunks()
     if len(column) != n_rows:
         raise PmfError(f"{name} has {len(column)} rows and samples {n_rows}; give one per sample")
@@ -286,7 +285,7 @@ def _read_column(
     texts = [None if each is None else str(each) for each in column.to_pylist()]
     levels = sorted({each for each in texts if each is not None})
     if pa.types.is_dictionary(kind):
-        # the order of a categorical is its own
+        # a categorical has its own order
         kept = set(levels)
         levels = [each for each in map(str, column.dictionary.to_pylist()) if each in kept]
     place = {each: code for code, each in enumerate(levels)}
@@ -295,7 +294,7 @@ def _read_column(
 
 
 def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[str], list[str]]:
-    """Columns of numbers, (n_rows, n_columns), the first of ones; their names, and the columns they are made of."""
+    """Read the design matrix (n_rows, n_columns), intercept first, the names of its columns, and their sources."""
     table = as_arrow(covariates)
     parts, names, owners = [np.ones(n_rows)], ["intercept"], ["intercept"]
     for name in table.column_names:
@@ -317,7 +316,7 @@ def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[
 def _test_differences(
     estimates: FloatArray, covariance: FloatArray, ones: IntArray, other: IntArray
 ) -> WaldTest:
-    """Test that classes (places of their estimates, (n_classes, n_each)) equal another one."""
+    """Test that classes equal another one; both are indices of estimates, (n_classes, n_each)."""
     contrast = (
         np.eye(estimates.size)[ones.ravel()]
         - np.eye(estimates.size)[np.tile(other.ravel(), len(ones))]
@@ -327,7 +326,7 @@ def _test_differences(
 
 @dataclass(frozen=True, eq=False)
 class RowDraws:
-    """How rows were drawn, and which of them the model was fitted to."""
+    """Sampling of the rows, and the subset that the model was fitted to."""
 
     weight: object | None
     design: SurveyDesign | None
@@ -362,7 +361,7 @@ class RowDraws:
 def read_draws(
     weight: object | None, design: SurveyDesign | None, fitted: object | None
 ) -> RowDraws:
-    """Check how rows were drawn."""
+    """Check the arguments on the sampling of rows."""
     if design is not None and weight is not None:
         raise PmfError("weight and design are given; a design has the weights, leave weight out")
     mask = None if fitted is None else np.asarray(fitted)
@@ -373,7 +372,7 @@ def read_draws(
 
 @dataclass(frozen=True, eq=False)
 class AssignedRows:
-    """Rows with anything observed and a weight, of ``n_rows``, and how they are assigned to the classes of a model."""
+    """Rows with an observed variable and a positive weight, and their assignment to the classes of a model."""
 
     model: JointPMF
     codes: IntArray
@@ -401,7 +400,7 @@ class AssignedRows:
     def solve(
         self, design: Design, own: IntArray, correction: str
     ) -> tuple[Solution, tuple[str, ...]]:
-        """Third step."""
+        """Solve the third step."""
         assigned = Assigned(self.shares[own], self.errors, self.weights[own], correction)
         solution = assigned.solve(design)
         if solution.converged:
@@ -416,7 +415,7 @@ class AssignedRows:
     def find_covariances(
         self, solution: Solution, own: IntArray, jacobian: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Covariance of functions of a solution: of all three steps, and of the third alone."""
+        """Covariance of functions of a solution, from all three steps and from the third alone."""
         moved = jacobian @ solution.bread
         third = np.zeros((len(self.rows), len(moved)))
         third[own] = solution.scores @ moved.T
@@ -455,7 +454,7 @@ class AssignedRows:
                 f"the samples leave {solved.loose.shape[1]} directions of the model open, which errors take as known; "
                 "lower the rank, or add variables"
             )
-        # states come one after the other in the tables, as in the forest's rows
+        # tables are ordered by state, as the rows of the forest
         owners = np.repeat(
             [
                 -1,
@@ -519,7 +518,7 @@ class AssignedRows:
 def assign_rows(
     model: JointPMF, samples: object, assignment: str, correction: str, drawn: RowDraws
 ) -> AssignedRows:
-    """Check what was given, and assign the rows to classes."""
+    """Check the arguments, and assign the rows to classes."""
     check_model_type("model", model, JointPMF)
     if correction not in ("bch", "ml"):
         raise PmfError(f"correction is {correction!r}; give 'bch' or 'ml'")

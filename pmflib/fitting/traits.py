@@ -1,4 +1,4 @@
-"""Fit continuous traits to samples, in memory or stored, and compile them into a joint PMF."""
+"""Fits of continuous traits to samples, in memory or stored, discretised to a joint PMF."""
 
 from __future__ import annotations
 
@@ -72,55 +72,53 @@ def fit_traits(
     checkpoint: Path | None = None,
     weight: object | None = None,
 ) -> FitResult:
-    """Fit continuous latent traits, and compile them into latent states.
+    """Fit continuous latent traits, and discretise them to latent states.
 
-    A person has a bias of level and one of extremeness toward ordered levels, and a position on some more dimensions;
-    the probabilities of all levels follow from these: see `pmflib.model.traits.trait_model.TraitModel`. Suits ratings
-    and attitudes, also where most cells are missing. The model is a `JointPMF` of equally probable states, and has the
-    trait model: `JointPMF.traits` gives scores with standard errors.
+    A person has a bias of level and a bias of extremeness on ordered levels, and a position on further dimensions,
+    which determine the probabilities of all levels; see `pmflib.model.traits.trait_model.TraitModel`. Suitable for
+    ratings and attitudes, including data with most cells missing. The result is a `JointPMF` of equally probable states
+    that contains the trait model: `JointPMF.traits` gives scores with standard errors.
 
-    What is left to "auto" is chosen on a tenth of the cells, held out of their people and predicted from the others;
-    then all cells are fitted. Of a long log, so many people are drawn for the choice that they have about a million
-    observed cells. The notes say what was compared.
+    Options set to "auto" are chosen on a tenth of the cells, held out and predicted from the other cells of the same
+    people; then all cells are fitted. For a long log, people with about a million observed cells in total are drawn for
+    the choice. The notes describe what was compared.
 
     Parameters
     ----------
     samples
-        A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; for long logs, a
-        `pmflib.core.blocks.SparseBlock` of what was observed; or `StoredSamples`, whose blocks each pass maps over, so
-        that memory does not grow with their number.
+        A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; for long logs, a
+        `pmflib.core.blocks.SparseBlock` of the observed cells; or `StoredSamples`, whose blocks are processed in each
+        pass, so that memory does not grow with their number.
     schema
-        Variables; by default those of stored samples, or inferred from the table. Those with values, or with bins,
-        have ordered levels.
+        Variables; by default those of stored samples, or inferred from the table. Variables with values or bins have
+        ordered levels.
     dimensions
-        Traits besides the biases, at least 0; "auto" compares ``DIMENSIONS``.
+        Number of traits besides the biases, at least 0; "auto" compares ``DIMENSIONS``.
     n_states
-        Latent states of the joint PMF, at least 1; "auto" takes the least of ``STATES`` that is within one standard
-        error of the best.
+        Number of latent states of the joint PMF, at least 1; "auto" takes the smallest of ``STATES`` within one
+        standard error of the best.
     shrinkage
-        Share of their estimated variance that slopes are taken to have a priori, in (0, 1]; "auto" compares
-        ``SHRINKAGES``.
+        Factor for the estimated prior variance of slopes, in (0, 1]; "auto" compares ``SHRINKAGES``.
     passes
-        Passes of EM over the samples, at least 1; "auto" compares ``PASSES``.
+        Number of EM passes over the samples, at least 1; "auto" compares ``PASSES``.
     rng
-        Generator, or a seed for one: starts, held-out cells, and whose traits become states.
+        Random generator, or a seed: for starts, held-out cells, and the people whose traits become states.
     checkpoint
-        Folder for what was chosen and the state after each pass; a fit that was interrupted goes on from there, to the
-        same bits.
+        Folder for the choices and the state after each pass; an interrupted fit resumes from it with equal bits.
     weight
-        Weights of samples in memory, as for `pmflib.fit_em`: passes, what is held out, and the prior of the states,
-        which are then no longer equally probable, have them.
+        Weights of samples in memory, as for `pmflib.fit_em`. They apply to passes, held-out cells, and the prior of the
+        states, which are then not equally probable.
 
     Returns
     -------
-    The model and how it was reached; the losses are of the trait model, by Laplace's approximation, the likelihood of
-    the training samples is that of the model's states.
+    The model and the history of the fit. Losses are those of the trait model, by Laplace's approximation; the
+    likelihood of the training samples is that of the model's states.
 
     Raises
     ------
     PmfError
-        If there are no samples, an option is out of range, the checkpoint is one of another fit, or weights are given
-        for samples that are stored.
+        If there are no samples, an option is out of range, the checkpoint belongs to another fit, or weights are given
+        for stored samples.
     SchemaError
         If samples do not fit the schema.
 
@@ -183,7 +181,7 @@ def fit_traits(
 
 
 _Requested: TypeAlias = tuple[int | str, float | str, int | str, int | str]
-"""Dimensions, shrinkage, passes and number of states, as they were given."""
+"""Dimensions, shrinkage, passes and number of states as given."""
 
 
 def _settle(
@@ -194,7 +192,7 @@ def _settle(
     seed: int,
     known: TraitChoice | None,
 ) -> tuple[TraitChoice, SparseBlock]:
-    """Choose open settings, and draw the points that become states."""
+    """Choose the options set to "auto", and draw the points that become states."""
     is_open = "auto" in requested and known is None
     n_people = n_scored = round(counts.n_people)
     if source.n_observed > CHOICE_CELLS:
@@ -217,33 +215,33 @@ def compile_states(
     seed: int,
     origin: Mapping[str, Any] | None = None,
 ) -> JointPMF:
-    """Joint PMF whose states are points of the traits, with the weights of the samples drawn there.
+    """Build a joint PMF whose states are points of the traits, weighted like the samples they are drawn from.
 
-    The first states are the posterior means of people, all of them or as many as there are states, in their order; of
-    fewer people than states, the others are drawn from the people's posteriors. Points at the posterior means did
-    better than points drawn from the prior or the posteriors: what few ratings leave open is noise of the cloud.
+    The first states are the posterior means of people, in their order, up to the number of states; if there are fewer
+    people than states, the others are drawn from the people's posteriors. Points at posterior means performed better
+    than points drawn from the prior or the posteriors: the uncertainty due to few ratings only adds noise.
 
     Parameters
     ----------
     traits
-        The model.
+        The trait model.
     samples
-        People with anything observed are taken; where there are none, points are drawn from the prior.
+        People with any observed cell are used; if there are none, points are drawn from the prior.
     n_states
         Number of states, at least 1.
     seed
         Integer of at least 0.
     origin
-        Facts on the fit, as in `JointPMF`.
+        Facts about the fit, as in `JointPMF`.
 
     Returns
     -------
-    The model; it carries the trait model.
+    The model, which contains the trait model.
 
     Raises
     ------
     PmfError
-        If there are no states.
+        If ``n_states`` is below 1.
     """
     if n_states < 1:
         raise PmfError(f"n_states is {n_states}; give at least 1")
@@ -254,7 +252,7 @@ def compile_states(
 def draw_points(
     traits: TraitModel, samples: Block, n_states: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Points of the traits, (n_states, n_traits), and their probabilities, (n_states,)."""
+    """Draw points of the traits, (n_states, n_traits), and their probabilities, (n_states,)."""
     sparse = samples.to_sparse(traits.schema.offsets)
     people = np.flatnonzero(np.diff(sparse.indptr))
     even = np.full(n_states, 1.0 / n_states)
@@ -262,7 +260,7 @@ def draw_points(
         root = np.linalg.cholesky(traits.covariance) if traits.n_traits else traits.covariance
         noise = rng.standard_normal((n_states, traits.n_traits))
         return traits.mean + np.einsum("fg,ng->nf", root, noise), even
-    # round after round through all people: no one is chosen twice before everybody was once
+    # in rounds over all people: nobody is drawn twice before everybody was drawn once
     n_rounds = -(-n_states // people.size)
     chosen = np.tile(people, n_rounds)[:n_states]
     noise = rng.standard_normal((n_states, traits.n_traits))
@@ -271,7 +269,7 @@ def draw_points(
     order = np.argsort(chosen, kind="stable")
     for rows, folded in traits.fold_in(sparse.take(chosen[order])):
         own = order[rows]
-        # of few dimensions, and row by row: LAPACK gives the same bits wherever a batch begins
+        # few dimensions, row by row: LAPACK then gives equal bits wherever a batch begins
         roots = np.linalg.cholesky(folded.covariances) if traits.n_traits else folded.covariances
         points[own] = folded.modes + np.einsum("nfg,ng->nf", roots, noise[own])
     if sparse.weights is None:
@@ -281,7 +279,7 @@ def draw_points(
 
 
 STATES = (100, 300, 1000)
-"""Numbers of states that are compared."""
+"""Numbers of states to compare."""
 
 
 def _choose(
@@ -293,7 +291,7 @@ def _choose(
     n_states: int | str,
     seed: int,
 ) -> TraitChoice:
-    """Choose open settings by held-out cells, or take defaults."""
+    """Choose options set to "auto" on held-out cells, or use defaults."""
     grids = (
         DIMENSIONS if isinstance(dimensions, str) else (dimensions,),
         SHRINKAGES if isinstance(shrinkage, str) else (shrinkage,),
@@ -314,7 +312,7 @@ def _choose(
 def _open_samples(
     samples: object, schema: Schema | None, weight: object | None
 ) -> tuple[BlockSource, Schema, int]:
-    """Samples to fit to, at least one, their variables, and the number of rows."""
+    """Open the samples, at least one, with their variables and the number of rows."""
     if schema is not None and not isinstance(schema, Schema):
         raise SchemaError(
             f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
@@ -348,7 +346,7 @@ def _report_choice(text: str) -> None:
 
 
 def _compare_states(traits: TraitModel, held_out: HeldOutCells) -> Comparison:
-    """Compare numbers of states by the held-out cells, predicted by the states alone."""
+    """Compare numbers of states by held-out cells predicted from the states only."""
     most, logs = int(traits.schema.cardinalities.max()), []
     for n_states in STATES:
         model = compile_states(traits, held_out.block, n_states, 0)
@@ -365,7 +363,7 @@ def _compare_states(traits: TraitModel, held_out: HeldOutCells) -> Comparison:
 def predict_by_states(
     model: JointPMF, block: SparseBlock, rows: IntArray, variables: IntArray
 ) -> FloatArray:
-    """PMFs of some cells given all that is observed in their rows, by latent states: (n_cells, largest cardinality)."""
+    """Predict PMFs of cells from the rest of their rows by latent states: (n_cells, largest cardinality)."""
     schema = model.schema
     posteriors = np.empty((block.n_rows, model.rank))
     logs = take_logs(model.prior, model.factors)
@@ -397,12 +395,11 @@ def _check_options(dimensions: object, n_states: object, shrinkage: object, pass
 
 
 UPDATE_TABLES = 10
-"""Size of what the client holds while it updates the coefficients, as a multiple of the sums of a pass, which are
-packed."""
+"""Memory of the client while it updates the coefficients, as a multiple of the packed sums of a pass."""
 CELL_BYTES = 24
-"""Memory of an observed cell of the people that a choice is made by, about: its level, drawn, joined, cut."""
+"""Approximate memory per observed cell of the people used for choices: its level, drawn, joined and split."""
 PART_BYTES = 64
-"""Memory of a cell while codes are turned into level indices."""
+"""Memory per cell while codes are converted to level indices."""
 
 
 def plan_fit_traits(
@@ -412,18 +409,18 @@ def plan_fit_traits(
     n_states: int | Literal["auto"] = "auto",
     n_threads: int = 1,
 ) -> MemoryPlan:
-    """Plan the memory that `pmflib.fit_traits` would need on a worker of stored samples, and here.
+    """Plan the memory of `pmflib.fit_traits` on a worker of stored samples and in this process.
 
-    It does not grow with the number of samples: blocks are read again for each pass where they do not fit.
+    It does not grow with the number of samples: blocks are read again in each pass if they do not fit.
 
     Parameters
     ----------
     samples
-        Samples, with the client that they would be fitted with.
+        Training samples, with their client.
     dimensions, n_states
         As for `pmflib.fit_traits`.
     n_threads
-        Threads of the worker.
+        Number of threads of the worker.
     """
     schema = samples.schema
     return plan_trait_memory(
@@ -449,23 +446,23 @@ def plan_trait_memory(
     n_threads: int = 1,
     n_all_threads: int = 1,
 ) -> MemoryPlan:
-    """Plan the same from sizes alone.
+    """Plan the memory from sizes only.
 
     Parameters
     ----------
     scores
-        Directions of the variables; counts have no part in it.
+        Directions of the variables; counts are not used.
     costs
-        Cost of each group of blocks, as `pmflib.store.sample_blocks.weigh_blocks` has it; there may be none.
+        Cost of each group of blocks, from `pmflib.store.sample_blocks.weigh_blocks`; may be empty.
     n_rows, n_observed
-        Samples, and their observed cells.
+        Number of samples, and of their observed cells.
     dimensions, n_states, n_threads
         As for `plan_fit_traits`.
     n_all_threads
-        Threads of all workers.
+        Number of threads of all workers.
     """
     n_levels = scores.log_marginals.size
-    # two biases of people come on top
+    # plus two biases of people
     n_traits = 2 + (DIMENSIONS[-1] if dimensions == "auto" else dimensions)
     most_states = STATES[-1] if n_states == "auto" else n_states
     sums = count_sum_bytes(scores, n_traits)
@@ -473,7 +470,7 @@ def plan_trait_memory(
     mean_cells = n_observed // max(n_rows, 1) + 1
     drawn = min(n_observed, max(CHOICE_CELLS, most_states * mean_cells))
     n_tried = len(PASSES) * (len(DIMENSIONS) + 2)
-    # levels held out, logarithms of their probabilities under all settings, and the probabilities themselves
+    # held-out levels, log-probabilities for all settings, and the probabilities themselves
     chosen = round(HELD_OUT_SHARE * drawn) * 8 * (n_tried + 3) + 3 * 8 * BATCH_NUMBERS
     return PassMemory(
         "fit_traits",

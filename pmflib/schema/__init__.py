@@ -1,4 +1,4 @@
-"""Variables and schema: names, levels, cardinalities, and how raw values become codes."""
+"""Variables and schemas: names, levels, cardinalities, and the encoding of raw values."""
 
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import MISSING, Variable

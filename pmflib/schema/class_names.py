@@ -1,4 +1,4 @@
-"""Names of the classes of a label log: their order, and which are one though they are not spelled the same."""
+"""Names of the classes of a label log: sorting, and merging of spelling variants."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pmflib.schema.variable import DEFAULT_MISSING, Variable
 
 
 def sort_names(texts: Iterable[str]) -> tuple[str, ...]:
-    """Sort names so that numbers inside them count as numbers: "2" before "10"."""
+    """Sort names so that embedded numbers are compared as numbers: "2" before "10"."""
     return tuple(sorted(texts, key=lambda text: (natural_key(text), text)))
 
 
 def unify_classes(labels: Sequence[str]) -> tuple[str, ...]:
-    """Take labels that differ in case or Unicode composition alone for the first of them.
+    """Merge labels that differ only in case or Unicode composition.
 
     Parameters
     ----------
     labels
-        Distinct labels, in their order, without blanks around them.
+        Distinct labels, in order, without surrounding blanks.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def unify_classes(labels: Sequence[str]) -> tuple[str, ...]:
     Warns
     -----
     SchemaWarning
-        If some labels are taken for others, or there are more than ``MANY_CLASSES`` classes.
+        If labels are merged, or there are more than ``MANY_CLASSES`` classes.
     """
     unified = unify_texts(labels)
     if merged := [f"{text!r} for {kept!r}" for text, kept in unified.items() if text != kept]:
@@ -55,7 +55,7 @@ def unify_classes(labels: Sequence[str]) -> tuple[str, ...]:
 def make_class_variable(
     name: str, classes: Sequence[str], missing: tuple[str, ...] = DEFAULT_MISSING
 ) -> Variable:
-    """Variable whose levels are classes: case and Unicode composition count where classes differ in nothing else.
+    """Make a variable whose levels are classes; case and Unicode composition matter only if classes differ in them.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def make_class_variable(
 
 
 def check_number(n_classes: int) -> None:
-    """Refuse or warn of more classes than confusion matrices are made for: see `unify_classes`."""
+    """Check the number of classes, since confusion matrices grow with its square; see `unify_classes`."""
     if n_classes > MOST_CLASSES:
         raise SchemaError(
             f"there are {n_classes} distinct labels, above {MOST_CLASSES}; check which column holds the label, or name "

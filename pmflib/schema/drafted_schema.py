@@ -1,4 +1,4 @@
-"""A schema with what its draft decided and why: schema.json, and schema.md for people."""
+"""A schema with the decisions of its draft: schema.json, and schema.md for reviewers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pmflib.schema.schema import Schema
 from pmflib.schema.variable import Variable
 
 LEVELS_SHOWN = 8
-"""Levels of a variable that schema.md lists; of more, the first and the last."""
+"""Maximum number of levels listed per variable in schema.md; of more, the first and the last are listed."""
 CELL_LENGTH = 300
-"""Characters of a cell of schema.md, at most."""
+"""Maximum length of a table cell in schema.md, characters."""
 
 DIGITS = "0123456789"
 _HEAD = """# {title}
@@ -47,20 +47,20 @@ How to change a column:
 
 @dataclass(frozen=True)
 class ColumnDraft:
-    """What was decided of a column, and why.
+    """Decision on a column, with the reason.
 
     Parameters
     ----------
     role
-        nominal, ordinal or continuous; identifier, left out or dropped where it is no variable.
+        nominal, ordinal or continuous; identifier, left out or dropped if it is not a variable.
     why
         Reason for the role.
     note
-        What a person should check; empty where nothing is.
+        Points for a reviewer to check; may be empty.
     share_missing
-        Share of the values that are not given, in [0, 1]; None where that is not known.
+        Share of missing values, in [0, 1]; None if unknown.
     codes
-        Evidence of each missing code that was proposed, by its text.
+        Evidence for each proposed missing code, by its text.
     """
 
     role: str
@@ -71,7 +71,7 @@ class ColumnDraft:
 
     @classmethod
     def from_proposal(cls, proposal: Proposal) -> ColumnDraft:
-        """Keep of a proposal what is no variable."""
+        """Keep the parts of a proposal that do not belong to the variable."""
         codes = {each.text: f"{each.count} times: {each.evidence}" for each in proposal.codes}
         return cls(
             proposal.role, proposal.why, proposal.note, round(proposal.share_missing, 6), codes
@@ -80,20 +80,20 @@ class ColumnDraft:
 
 @dataclass(frozen=True)
 class DraftedSchema:
-    """A schema, and the draft that it came from.
+    """A schema with the draft that it came from.
 
     Parameters
     ----------
     schema
         Variables and levels.
     columns
-        What was decided of every column, in the order of the data.
+        Decisions on all columns, in the order of the data.
     notes
-        What a person should check.
+        Points for a reviewer to check.
     source
-        Options of the source that was read, as plain JSON types; a relative path starts from the folder of the file.
+        Options of the source, as plain JSON types; a relative path is relative to the folder of the file.
     bins, max_levels
-        As the draft had them.
+        Options of the draft.
     """
 
     schema: Schema
@@ -105,7 +105,7 @@ class DraftedSchema:
 
     @property
     def likely_weight(self) -> str | None:
-        """Column that looks like the weight of samples; of several the first that is none of a numbered series."""
+        """Return a probable weight column; of several, the first that is not part of a numbered series."""
         found = [name for name, each in self.columns.items() if each.note.startswith(WEIGHT_NOTE)]
         stems = Counter(name.rstrip(DIGITS) for name in found)
         alone = (name for name in found if stems[name.rstrip(DIGITS)] == 1)
@@ -113,7 +113,7 @@ class DraftedSchema:
 
     @property
     def likely_replicates(self) -> str | None:
-        """Pattern of the columns that look like replicate weights; of several series that of the most columns."""
+        """Return the pattern of columns that are probably replicate weights; of several series, the longest."""
         found = [
             name.rstrip(DIGITS)
             for name, each in self.columns.items()
@@ -126,7 +126,7 @@ class DraftedSchema:
         return f"{stem}*" if alike == found.count(stem) else f"{stem}[0-9]*"
 
     def save(self, path: Path) -> Path:
-        """Write the schema with its draft as JSON, and schema.md beside it, whose path is given back."""
+        """Save the schema with its draft as JSON, and schema.md beside it; return the path of schema.md."""
         draft = {
             "source": None if self.source is None else dict(self.source),
             "bins": self.bins,
@@ -140,12 +140,12 @@ class DraftedSchema:
 
     @classmethod
     def load(cls, path: Path) -> DraftedSchema:
-        """Read a schema with its draft; one that was written by hand has none.
+        """Load a schema with its draft; a schema written by hand has none.
 
         Raises
         ------
         SchemaError
-            If the file is no schema, or its draft does not read.
+            If the file is not a schema, or its draft is invalid.
         """
         schema = Schema.load(path)
         data = read_json(path)
@@ -171,12 +171,12 @@ class DraftedSchema:
         return out
 
     def check_name(self, name: str) -> str:
-        """Check that there is a column of this name, and give it back.
+        """Check that a column with this name exists, and return the name.
 
         Raises
         ------
         SchemaError
-            If there is none, with those that are named alike.
+            If it does not; the message lists similar names.
         """
         if name not in self.columns:
             close = list_near(name, self.columns)
@@ -191,12 +191,12 @@ class DraftedSchema:
     def replace_column(
         self, name: str, variable: Variable | None, column: ColumnDraft
     ) -> DraftedSchema:
-        """Put another variable in place of a column's, or none; notes that are about the column alone go.
+        """Replace or remove the variable of a column; notes on this column only are deleted.
 
         Raises
         ------
         SchemaError
-            If no variable would be left.
+            If no variable would remain.
         """
         columns = {**self.columns, name: column}
         made = {each.name: each for each in self.schema}
@@ -212,7 +212,7 @@ class DraftedSchema:
         return replace(self, schema=schema, columns=columns, notes=notes)
 
     def describe(self, file: str) -> str:
-        """Text of schema.md: a line for each column, and how to change it."""
+        """Return the text of schema.md: one line per column, and instructions for changes."""
         n_out = sum(name not in self.schema for name in self.columns)
         summary = (
             f"{self.schema.n_variables} variables with {self.schema.n_levels} levels in all, of "
@@ -224,7 +224,7 @@ class DraftedSchema:
         return head + "".join(f"{line}\n" for line in self._list_lines()) + _FOOT.format(file=file)
 
     def describe_column(self, name: str) -> str:
-        """Line of schema.md for a column."""
+        """Return the line of schema.md for a column."""
         return next(self._list_lines([name]))
 
     def _list_lines(self, names: Sequence[str] | None = None) -> Iterator[str]:
@@ -271,7 +271,7 @@ def _describe_levels(variable: Variable) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text of a cell: one line, no bar, no markup, nothing invisible."""
+    """Format a table cell: one line, without bars, markup or invisible characters."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     shown = shown if len(shown) <= CELL_LENGTH else f"{shown[:CELL_LENGTH]} ..."
     for sign in "\\|`*<[":

@@ -1,4 +1,4 @@
-"""The schema: an ordered set of variables, the contract between runs."""
+"""The schema: an ordered set of variables, shared by all runs."""
 
 from __future__ import annotations
 
@@ -25,34 +25,35 @@ from pmflib.schema.tables import as_arrow
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
 
 SHOWN = 6
-"""Variables that the short form of a schema names."""
+"""Number of variables in the short form of a schema."""
 
 
 @dataclass(frozen=True)
 class Schema(Summarised):
-    """Variables in order: names, levels, cardinalities, offsets.
+    """Ordered variables with names, levels, cardinalities and offsets.
 
-    Cardinalities are those of the schema, never of the data at hand, so that counts of any two partitions add up.
+    Cardinalities are those of the schema, not of particular data, so that counts of any two partitions can be added.
 
     Parameters
     ----------
     variables
-        At least one; names all distinct.
+        Variables, at least one, with distinct names.
     left_out
-        Names of variables of a long log that are left out on purpose, `pmf infer --min-count` for one: their rows are
-        counted, and go to no quarantine. They are no part of the contract: schemas that differ in them alone are equal
-        and have the same digest, for their codes, counts and models are the same.
+        Names of variables of a long log that are left out on purpose, for example by `pmf infer --min-count`. Their
+        rows are counted, but not quarantined. The names do not affect equality and digest of schemas, because codes,
+        counts and models do not depend on them.
     missing
-        Texts that mean "not given" in every variable that has no list of its own: one place for a person to change
-        them. Each variable holds the list that is its own, and this one is part of no comparison.
+        Texts that mean "not given" in every variable without a list of its own, so that they can be changed in one
+        place. Each variable contains its effective list; this one does not affect comparisons.
     weight_decimals
-        Decimals of the weights of samples, 0 to 18: the unit that weighted counts are kept in, so that those of any two
-        partitions add up. None leaves it to what is counted. It is part of no comparison: codes do not depend on it.
+        Number of decimals of the weights of samples, 0 to 18: the unit of weighted counts, so that those of any two
+        partitions can be added. None chooses it when counting. It does not affect comparisons, because codes do not
+        depend on it.
 
     Raises
     ------
     SchemaError
-        If there is no variable, or a name occurs twice.
+        If there is no variable, or a name is repeated.
 
     Examples
     --------
@@ -86,61 +87,61 @@ class Schema(Summarised):
             )
 
     def __repr__(self) -> str:
-        """First variables with their number of levels; the whole is in `to_json`."""
+        """Return the first variables with their number of levels; for the complete schema see `to_json`."""
         shown = [f"{each.name!r} ({each.cardinality})" for each in self.variables[:SHOWN]]
         more = ", ..." if len(self.variables) > SHOWN else ""
         return f"Schema({self.n_variables} variables, {self.n_levels} levels: {', '.join(shown)}{more})"
 
     def summary(self) -> Summary:
-        """Variables with their roles, levels and what is missing: text in a terminal, HTML in a notebook."""
+        """Return a summary of variables, roles, levels and missing codes: text in a terminal, HTML in a notebook."""
         from pmflib.schema.variable import summarise_schema
 
         return summarise_schema(self.variables, self.missing, self.left_out)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the variables, in order."""
+        """Return the names of the variables, in order."""
         return tuple(variable.name for variable in self.variables)
 
     @property
     def n_variables(self) -> int:
-        """Number of variables."""
+        """Return the number of variables."""
         return len(self.variables)
 
     @cached_property
     def cardinalities(self) -> IntArray:
-        """Number of levels of each variable, int64 of shape (n_variables,)."""
+        """Return the number of levels of each variable, int64 of shape (n_variables,)."""
         return np.array([variable.cardinality for variable in self.variables], np.int64)
 
     @cached_property
     def offsets(self) -> IntArray:
-        """First row of each variable in stacked tables, int64 of shape (n_variables + 1,)."""
+        """Return the first row of each variable in stacked tables, int64 of shape (n_variables + 1,)."""
         return np.concatenate([[0], np.cumsum(self.cardinalities)]).astype(np.int64)
 
     @property
     def n_levels(self) -> int:
-        """Total number of levels."""
+        """Return the total number of levels."""
         return int(self.offsets[-1])
 
     @property
     def max_pairs_rank(self) -> int:
-        """Largest rank of a matrix of pairwise marginals: the columns of every variable sum to the same vector."""
+        """Return the largest rank of pairwise marginals, in which the columns of every variable have the same sum."""
         return self.n_levels - self.n_variables + 1
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        """int8, or int16 where a variable has more than 127 levels."""
+        """Return int8, or int16 if a variable has more than 127 levels."""
         return np.dtype(np.int8 if self.cardinalities.max() <= 127 else np.int16)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON form: equal schemas, equal digests."""
+        """Return the SHA-256 digest of the canonical JSON form; equal schemas have equal digests."""
         text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def left_out_digest(self) -> str:
-        """SHA-256 of the names that are left out, in any order; empty if there are none."""
+        """Return the SHA-256 digest of the names left out, in any order; empty if there are none."""
         text = json.dumps(sorted(self.left_out), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest() if self.left_out else ""
 
@@ -149,12 +150,12 @@ class Schema(Summarised):
         return {name: index for index, name in enumerate(self.names)}
 
     def position(self, variable: str | int) -> int:
-        """Index of a variable given by name or by index.
+        """Return the index of a variable given by name or by index.
 
         Raises
         ------
         SchemaError
-            If there is no such variable.
+            If the variable does not exist.
         """
         if isinstance(variable, int | np.integer):
             if not 0 <= variable < self.n_variables:
@@ -175,25 +176,25 @@ class Schema(Summarised):
         return self._positions[variable]
 
     def __getitem__(self, variable: str | int) -> Variable:
-        """Variable given by name or index."""
+        """Return a variable given by name or index."""
         return self.variables[self.position(variable)]
 
     def __iter__(self) -> Iterator[Variable]:
-        """Variables in order."""
+        """Iterate over the variables in order."""
         return iter(self.variables)
 
     def __contains__(self, name: object) -> bool:
-        """Whether a variable has the name."""
+        """Return whether a variable has this name."""
         return name in self._positions
 
     def rows_of(self, variable: str | int) -> slice:
-        """Rows of a variable in tables stacked by level, such as the factors."""
+        """Return the rows of a variable in tables stacked by level, such as the factors."""
         index = self.position(variable)
         return slice(int(self.offsets[index]), int(self.offsets[index + 1]))
 
     @classmethod
     def from_cardinalities(cls, cardinalities: IntArray | Sequence[int]) -> Schema:
-        """Build a schema of unnamed variables: v0, v1, ... with levels "0", "1", ... and values 0, 1, ...
+        """Make a schema of unnamed variables: v0, v1, ... with levels "0", "1", ... and values 0, 1, ...
 
         Raises
         ------
@@ -227,16 +228,16 @@ class Schema(Summarised):
         max_levels: int = 32,
         bins: int = 8,
     ) -> Schema:
-        """Draft a schema from a table in memory (`pmf infer` does it for files of any size, and shows its reasons).
+        """Infer a schema from a table in memory; `pmf infer` does this for files of any size, with explanations.
 
-        Columns that identify rows and columns without a value, with free text or many times are left out, with a
-        warning. Levels of a pandas Categorical or a polars Enum stay in its order, those without a value as well; an
+        Columns that identify rows, and columns without values, with free text, or with many times, are left out with a
+        warning. Levels of a pandas Categorical or a polars Enum keep their order, including levels without values; an
         ordered Categorical is ordinal.
 
         Parameters
         ----------
         table
-            Arrow table, pandas or polars frame, or mapping of column name to values.
+            Arrow table, pandas or polars DataFrame, or mapping of column names to values.
         missing, max_levels, bins
             As in `propose_variable`.
 
@@ -261,17 +262,17 @@ class Schema(Summarised):
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
     ) -> IntArray:
-        """Codes of a table in memory; columns that are no variable are ignored.
+        """Encode a table in memory; columns that are not variables are ignored.
 
         Parameters
         ----------
         table
-            Arrow table, pandas or polars frame, mapping of column name to values; or an integer array of shape
-            (n_rows, n_variables), which is checked and given back.
+            Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an integer array of shape
+            (n_rows, n_variables), which is validated and returned.
         optional
-            Variables whose column may be absent: they are missing in every row.
+            Variables whose column may be absent, in which case they are missing in every row.
         hidden
-            Variable that is missing in every row, whatever its column holds, and even if it is absent.
+            Variable that is set to missing in every row, even if its column is absent.
 
         Returns
         -------
@@ -280,7 +281,7 @@ class Schema(Summarised):
         Raises
         ------
         SchemaError
-            If a column is absent, a value is no level of its variable, or a code is out of range.
+            If a column is absent, a value is not a level of its variable, or a code is out of range.
         """
         if isinstance(table, np.ndarray):
             if hidden is not None and table.ndim == 2 and table.shape[1] == self.n_variables:
@@ -316,12 +317,12 @@ class Schema(Summarised):
         return codes
 
     def _suggest_column(self, variable: Variable, columns: pa.Table) -> str:
-        """Question whether a column of the table is the variable by another name."""
+        """Return a suggestion if a column of the table may be the variable under another name."""
         free = [name for name in columns.column_names if name not in self._positions]
         return suggest(variable.name, free)
 
     def check_codes(self, codes: np.ndarray[Any, Any]) -> IntArray:
-        """Check an array of codes and give it the schema's dtype.
+        """Validate an array of codes and convert it to the schema's dtype.
 
         Raises
         ------
@@ -347,7 +348,7 @@ class Schema(Summarised):
         return np.ascontiguousarray(codes, self.code_dtype)
 
     def check_shape(self, codes: np.ndarray[Any, Any]) -> None:
-        """Check the shape and dtype of an array of codes, and leave their range.
+        """Check the shape and dtype of an array of codes, but not its range.
 
         Raises
         ------
@@ -374,7 +375,7 @@ class Schema(Summarised):
             )
 
     def decode(self, codes: IntArray) -> pa.Table:
-        """Labels of codes: an Arrow table of texts, null where missing; the inverse of `encode`."""
+        """Decode codes to labels: an Arrow table of strings, null if missing; the inverse of `encode`."""
         codes = self.check_codes(codes)
         columns = {}
         for index, variable in enumerate(self.variables):
@@ -386,7 +387,7 @@ class Schema(Summarised):
         return pa.table(columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the variables as plain JSON types: what the digest is of."""
+        """Convert to plain JSON types, on which the digest is based."""
         return {
             "format": "pmf-schema-1",
             "variables": [variable.to_json() for variable in self.variables],
@@ -394,12 +395,12 @@ class Schema(Summarised):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        """Build a schema from what `to_json` or `save` gives; ``review`` and ``draft``, for people, are passed over.
+        """Restore a schema from `to_json` or `save`; ``review`` and ``draft``, which are for reviewers, are ignored.
 
         Raises
         ------
         SchemaError
-            If the format or a field is not known.
+            If the format or a field is unknown.
         """
         found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
         if found != "pmf-schema-1" or not isinstance(data.get("variables"), list):
@@ -429,9 +430,9 @@ class Schema(Summarised):
         review: Sequence[str] = (),
         draft: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write the schema as JSON, with the names that are left out, notes for its reviewer and its draft.
+        """Save the schema as JSON, with the names left out, notes for its reviewer and its draft.
 
-        The texts that mean "not given" stand once, and with the variables that have a list of their own.
+        Texts that mean "not given" are stored once, and for variables with a list of their own.
         """
         data = {"format": "pmf-schema-1", "missing": list(self.missing)} | self.to_json()
         for variable in data["variables"]:
@@ -448,12 +449,12 @@ class Schema(Summarised):
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a schema from a JSON file.
+        """Load a schema from a JSON file.
 
         Raises
         ------
         SchemaError
-            If the file is absent, cannot be read, is not JSON, or not a schema.
+            If the file is missing, cannot be read, is not JSON, or is not a schema.
         """
         try:
             data = read_json(Path(path))
@@ -471,7 +472,7 @@ class Schema(Summarised):
 def _list_doubts(
     n_rows: int, left: Sequence[str], proposals: Mapping[str, Proposal]
 ) -> Iterator[str]:
-    """What a person should know of a draft in memory."""
+    """Yield warnings about a schema inferred in memory."""
     if left:
         yield f"column {list_some(left, 8, '; column ')}"
     if n_rows == 1:

@@ -1,4 +1,4 @@
-"""Tables in memory, of whatever library, as Arrow tables: what is encoded, and what a schema is drafted from."""
+"""Conversion of tables in memory, from any library, to Arrow tables."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pmflib.schema.variable import as_text, is_absent
 
 
 def as_arrow(table: object) -> pa.Table:
-    """Arrow table of a table in memory.
+    """Convert a table in memory to an Arrow table.
 
     Raises
     ------
     SchemaError
-        If the object is none of: Arrow table or batch, mapping of columns, pandas frame, polars frame or another with
-        the Arrow PyCapsule interface; or columns differ in length, or have the same name.
+        If the object is not a supported table (Arrow table or batch, mapping of columns, pandas or polars DataFrame, or
+        an object with the Arrow PyCapsule interface), or if columns differ in length or have the same name.
     """
     if isinstance(table, pa.Table | pa.RecordBatch):
         _refuse_twice(table.schema.names)
@@ -36,7 +36,7 @@ def as_arrow(table: object) -> pa.Table:
     if isinstance(table, Mapping):
         _refuse_twice(table)
         return _join_columns({str(name): values for name, values in table.items()})
-    # pandas refuses columns of mixed types there, and does not say which NaN are missing
+    # pandas refuses columns of mixed types here, and does not say which NaN are missing
     if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "iloc"):
         columns = pa.table(table)
         declared = {name for name in columns.column_names if _declares_levels(table, name)}
@@ -53,7 +53,7 @@ def as_arrow(table: object) -> pa.Table:
 
 
 def _name_remedy(table: object) -> str:
-    """What to do with an object that is no table, where that is known."""
+    """Return a remedy for an object that is not a table, if known."""
     if isinstance(table, str | Path):
         return "; read the file first, with pandas.read_csv for one, or have `pmf infer` draft a schema from it"
     if hasattr(table, "to_frame"):
@@ -74,12 +74,12 @@ def _refuse_twice(names: Iterable[object]) -> None:
 
 
 def _declares_levels(table: Any, name: str) -> bool:
-    """Whether a column of a polars frame has a fixed list of levels."""
+    """Return whether a column of a polars DataFrame has a fixed list of levels."""
     return hasattr(table, "schema") and type(table.schema[name]).__name__ == "Enum"
 
 
 def _join_columns(columns: Mapping[str, Any], declared: Collection[str] = ()) -> pa.Table:
-    """Table of columns; fields whose dictionary is a list of levels that somebody made have metadata that says so."""
+    """Make a table from columns; dictionaries that are declared lists of levels are marked in the field's metadata."""
     arrays = {name: _as_column(values) for name, values in columns.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
@@ -106,14 +106,14 @@ def _as_column(values: Any) -> pa.Array:
     try:
         return _widen_views(pa.array(values, from_pandas=True))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        # a column of mixed types: levels are texts in the end
+        # a column of mixed types: its levels are strings
         return pa.array(
             [None if is_absent(value) else as_text(value) for value in values], pa.string()
         )
 
 
 def _widen_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Texts as Arrow can count them: not yet those that polars gives."""
+    """Convert strings to a type that Arrow can count; those from polars are not supported yet."""
     if column.type == pa.string_view():
         return column.cast(pa.string())
     if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():

@@ -1,4 +1,4 @@
-"""One variable: its levels, how a raw value becomes a code, and how it is shown."""
+"""A variable: its levels, the encoding of raw values, and its display."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from pmflib.display.summary import (
 )
 
 MISSING = -1
-"""Code of a value that was not given."""
+"""Code of a missing value."""
 UNKNOWN = -2
-"""Code of a value that is none of the variable's levels; never stored."""
+"""Code of a value that is not a level of the variable; never stored."""
 UNDECODABLE = -3
-"""Code of bytes that are not UTF-8; never stored."""
+"""Code of bytes that are not valid UTF-8; never stored."""
 
 MAX_LEVELS = 32767
-"""Codes are int16 at the widest."""
+"""Maximum number of levels, because codes are at most int16."""
 
 NEAR = 1 << 12
-"""Integers that are this close to each other are encoded by a table."""
+"""Range of integers that are encoded by a lookup table."""
 
 Role = Literal["nominal", "ordinal", "continuous"]
-"""What the levels of a variable are: names, names in order with a number each, or bins of numbers."""
+"""Role of a variable: names, ordered names with a number each, or bins of numbers."""
 
 DEFAULT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""Texts that mean "not given" unless a schema says otherwise."""
+"""Texts that mean "not given" by default."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class Variable(Summarised):
     Parameters
     ----------
     name
-        Column of a wide table, or value of the variable column of a long log.
+        Column of a wide table, or value in the variable column of a long log.
     levels
         Labels in order; the code of a label is its index. At least one, all distinct.
     values
-        A number per level, for an ordinal variable: expected values are means of these. None otherwise.
+        A number per level of an ordinal variable, used for expected values. None otherwise.
     edges
-        For a continuous column, the interior bin edges, ``len(levels) - 1`` increasing numbers; level i
-        holds ``edges[i-1] <= x < edges[i]``. None otherwise.
+        Interior bin edges of a continuous variable, ``len(levels) - 1`` increasing numbers; level i contains
+        ``edges[i-1] <= x < edges[i]``. None otherwise.
     missing
         Texts that mean "not given".
     other
-        Level that a text which is none of the levels belongs to, so that it is counted there; None where such a text
-        does not fit the variable. Not for a continuous column.
+        Level for texts that are none of the levels; None if such texts do not fit the variable. Not for continuous
+        variables.
     folded
-        Whether a text is a level that differs from it in case or Unicode composition alone.
+        Whether a text that differs from a level only in case or Unicode composition counts as that level.
 
     Raises
     ------
@@ -125,7 +125,7 @@ class Variable(Summarised):
             raise SchemaError(f"variable {self.name!r} has the same level more than once: {twice}")
 
     def summary(self) -> Summary:
-        """Levels with their codes, values or bins: text in a terminal, HTML in a notebook."""
+        """Return a summary of levels with their codes, values or bins: text in a terminal, HTML in a notebook."""
         from pmflib.display.summary import cut, decimal, format_count, name_missing
 
         facts = [("missing", name_missing(self.missing))]
@@ -150,19 +150,19 @@ class Variable(Summarised):
 
     @property
     def cardinality(self) -> int:
-        """Number of levels."""
+        """Return the number of levels."""
         return len(self.levels)
 
     @property
     def role(self) -> Role:
-        """Continuous with bin edges, ordinal with a value per level, else nominal."""
+        """Return the role: continuous with bin edges, ordinal with a value per level, otherwise nominal."""
         if self.edges is not None:
             return "continuous"
         return "nominal" if self.values is None else "ordinal"
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Whether every level but `other` reads as a number, so that 5, "5" and "5.0" are one level."""
+        """Return whether every level except `other` is a number, so that 5, "5" and "5.0" are the same level."""
         numbers = [read_number(level) for level in self.levels if level != self.other]
         return all(x is not None for x in numbers) and len(set(numbers)) == len(numbers)
 
@@ -178,7 +178,7 @@ class Variable(Summarised):
         codes = {self._key(level): code for code, level in enumerate(self.levels)}
         if self.folded:
             return codes
-        # a text listed as missing is missing, even where it also reads as a level
+        # a text listed as missing is missing, even if it could also be a level
         return codes | {self._key(text): MISSING for text in self.missing}
 
     @cached_property
@@ -186,7 +186,7 @@ class Variable(Summarised):
         return UNKNOWN if self.other is None else self.levels.index(self.other)
 
     def encode_value(self, value: object) -> int:
-        """Code of one raw value.
+        """Encode one raw value.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Variable(Summarised):
 
         Returns
         -------
-        A code in [0, cardinality), or MISSING, UNKNOWN (never where the variable has `other`) or UNDECODABLE.
+        A code in [0, cardinality), or MISSING, UNKNOWN (never if the variable has `other`) or UNDECODABLE.
         """
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return MISSING
@@ -217,7 +217,7 @@ class Variable(Summarised):
         return bisect_right(self.edges, number)
 
     def encode_column(self, column: pa.Array | pa.ChunkedArray) -> IntArray:
-        """Codes of a column.
+        """Encode a column.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class Variable(Summarised):
             if near is not None:
                 return near
         if not pa.types.is_dictionary(column.type):
-            # a batch has few distinct values: Python reads each of them once
+            # a batch has few distinct values, each of which is parsed once
             column = column.dictionary_encode()
         table = [self.encode_value(value) for value in column.dictionary.to_pylist()]
         lookup = np.array([*table, MISSING], np.int16)
@@ -257,8 +257,8 @@ class Variable(Summarised):
         return codes
 
     def _encode_near(self, column: pa.Array) -> IntArray | None:
-        """Codes of integers that are close to each other, by a table of all of them; None where they are not."""
-        # what stands where a value is null is not known
+        """Encode integers in a small range by a lookup table; None if the range is larger."""
+        # the values behind nulls are undefined
         whole = column.fill_null(0) if column.null_count else column
         numbers = whole.to_numpy(zero_copy_only=False)
         if not numbers.size or int(numbers.max()) - int(numbers.min()) >= NEAR:
@@ -274,7 +274,7 @@ class Variable(Summarised):
         return codes
 
     def _encode_numbers(self, column: pa.Array) -> IntArray:
-        # unsafe lets integers beyond 2**53 round: they still fall in their bin
+        # unsafe casting rounds integers beyond 2**53, which still fall in their bin
         numbers = (
             column.cast(pa.float64(), safe=False).fill_null(math.nan).to_numpy(zero_copy_only=False)
         )
@@ -288,7 +288,7 @@ class Variable(Summarised):
         return codes
 
     def numeric_values(self) -> FloatArray:
-        """Values of the levels, float64 of shape (cardinality,).
+        """Return the values of the levels, float64 of shape (cardinality,).
 
         Raises
         ------
@@ -303,7 +303,7 @@ class Variable(Summarised):
         return np.asarray(self.values, np.float64)
 
     def to_json(self) -> dict[str, Any]:
-        """Fields as plain JSON types; absent ones are left out."""
+        """Convert to plain JSON types, omitting absent fields."""
         out: dict[str, object] = {"name": self.name, "levels": list(self.levels)}
         if self.values is not None:
             out["values"] = list(self.values)
@@ -320,7 +320,7 @@ class Variable(Summarised):
     def from_json(
         cls, data: Mapping[str, Any], missing: tuple[str, ...] = DEFAULT_MISSING
     ) -> Variable:
-        """Build a variable from what `to_json` gives; ``missing`` holds where the variable does not say.
+        """Restore a variable from `to_json`; ``missing`` is used if the variable has no list of its own.
 
         Raises
         ------
@@ -349,7 +349,7 @@ class Variable(Summarised):
 
 
 def as_text(value: object) -> str:
-    """Text of a raw value as a level would be written: 5.0 is "5", True is "true"."""
+    """Format a raw value like a level: 5.0 is "5", True is "true"."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -358,14 +358,14 @@ def as_text(value: object) -> str:
 
 
 def is_absent(value: object) -> bool:
-    """Whether a raw value is no value: None, NaN, or what pandas has for them."""
+    """Return whether a raw value is missing: None, NaN, or pandas' missing values."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def read_number(text: str) -> float | None:
-    """Finite number that a text reads as, or None."""
+    """Parse a text as a finite number; None if it is not one."""
     if "_" in text:
         # Python reads "18_24" as 1824
         return None
@@ -401,7 +401,7 @@ def _numbers(data: Mapping[str, Any], field: str) -> tuple[float, ...] | None:
 
 
 def _name_bin(edges: tuple[float, ...], code: int) -> str:
-    """Range of numbers that a level of a continuous variable holds."""
+    """Format the range of numbers in a level of a continuous variable."""
     from pmflib.display.summary import decimal
 
     parts = [f"{decimal(edges[code - 1], 6)} <= "] if code > 0 else []
@@ -414,16 +414,16 @@ def _name_bin(edges: tuple[float, ...], code: int) -> str:
 def summarise_schema(
     variables: Sequence[Variable], missing: Sequence[str], left_out: Sequence[str]
 ) -> Summary:
-    """A row per variable: its role, its levels, what is missing.
+    """Return a summary with one row per variable: role, levels, and missing codes.
 
     Parameters
     ----------
     variables
         The variables, in order.
     missing
-        Texts that are missing in all of them.
+        Texts that are missing in all variables.
     left_out
-        Columns that are none of them.
+        Columns that are not variables.
     """
     facts = [("missing in all", name_missing(missing))]
     if left_out:
@@ -452,7 +452,7 @@ def summarise_schema(
 
 
 def _name_own_missing(variable: Variable, missing: Sequence[str]) -> str:
-    """What a variable has apart from what holds in all: texts that are missing, and the level of other texts."""
+    """Format the missing codes and the level of other texts that are specific to a variable."""
     own = [text for text in variable.missing if text not in missing]
     parts = [name_missing(own)] if own else []
     if variable.other is not None:

@@ -15,53 +15,55 @@ class DraftOptions:
     The metadata of each field has its help, which `pmf infer --help` shows.
     """
 
-    sample: str | None = option(None, "Column that identifies the sample.")
+    sample: str | None = option(None, "Column with the sample identifier.")
     weight: str | None = option(None, "Column with the weight of each sample.")
     psu: str | None = option(None, "With a weight: column of the primary sampling units.")
     stratum: str | None = option(None, "With --psu: column of the strata, which may be a variable.")
     replicates: str | None = option(
-        None, "With a weight: pattern of the columns of replicate weights, as 'W_FSTR*'."
+        None, "With a weight: pattern of the columns of replicate weights, for example 'W_FSTR*'."
     )
     replicate_method: str | None = option(
-        None, "With --replicates: BRR, Fay, JK1, JK2 or bootstrap, as the survey says."
+        None, "With --replicates: BRR, Fay, JK1, JK2 or bootstrap (see the survey's documentation)."
     )
-    fay: float | None = option(None, "Fay's factor, with the method Fay.")
-    variable: str | None = option(None, "Long logs: column that names the variable.")
-    value: str | None = option(None, "Long logs: column that holds the answer.")
-    time: str | None = option(None, "Long logs: column that orders answers.")
-    columns: str | None = option(None, "Names of the columns of files without a header: a,b,c.")
+    fay: float | None = option(None, "Fay's factor, only for method Fay.")
+    variable: str | None = option(None, "Long logs: column with the variable.")
+    value: str | None = option(None, "Long logs: column with the answer.")
+    time: str | None = option(None, "Long logs: column with the time, which orders answers.")
+    columns: str | None = option(None, "Column names of files without a header: a,b,c.")
     header: bool | None = option(
         None,
-        "Whether the first row holds names; if not, columns are named c1, c2, ...",
+        "Whether the first row contains column names; otherwise columns are named c1, c2, ...",
         flags=("--header/--no-header",),
-        show_default="found out",
+        show_default="detected",
     )
     delimiter: str | None = option(
         None,
-        "Delimiter of CSV files; \\t is a tab, whitespace any run of blanks.",
-        show_default="found out",
+        "Delimiter of CSV files; \\t is a tab, whitespace is any run of blanks.",
+        show_default="detected",
     )
     encoding: str | None = option(
-        None, "Encoding of CSV files, as utf-8 or cp1252.", show_default="found out"
+        None, "Encoding of CSV files, for example utf-8 or cp1252.", show_default="detected"
     )
     decimal: str | None = option(
-        None, "Sign before decimals: a point or a comma.", show_default="found out"
+        None, "Decimal separator: a point or a comma.", show_default="detected"
     )
     missing: tuple[str, ...] = option(
         (), "Text that means 'not given', besides '', NA, NaN, null; may be repeated."
     )
-    min_count: int = option(1, "Long logs: answers that a variable must have.", min=1)
-    max_levels: int = option(32, "More distinct numbers are cut into bins.", min=2)
-    bins: int = option(8, "Bins of a continuous column.", min=2)
+    min_count: int = option(1, "Long logs: minimum number of answers per variable.", min=1)
+    max_levels: int = option(
+        32, "Maximum number of levels; columns with more distinct numbers are binned.", min=2
+    )
+    bins: int = option(8, "Number of bins for a continuous column.", min=2)
     rank: str = option(
-        "auto", "Number of latent states; auto: chosen on held-out counts and samples."
+        "auto", "Number of latent states; auto chooses it on held-out counts and samples."
     )
     quick: bool = option(
         False,
-        "Write a budget of a minute for rank auto, which else takes ten.",
+        "Limit the choice of rank auto to one minute instead of ten.",
         flags=("--quick",),
     )
-    target: str | None = option(None, "Variable that the model is to predict; it is checked first.")
+    target: str | None = option(None, "Variable to predict.")
 
     @property
     def layout(self) -> Literal["wide", "long"]:

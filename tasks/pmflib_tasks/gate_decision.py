@@ -24,7 +24,7 @@ OF_WEIGHTED = (
 )
 """Note on gains if samples have weights."""
 
-PROMOTE = "`pmf promote` makes it live all the same"
+PROMOTE = "`pmf promote` makes it live nevertheless"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pmflib.store.artefacts import Entry
 
 
 def is_flow_run() -> bool:
-    """Whether this context is within a flow run of Prefect."""
+    """Return whether this context is within a Prefect flow run."""
     if "prefect" not in sys.modules:
         return False
     from prefect.context import FlowRunContext

@@ -82,7 +82,7 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
     if live is not None and have_same_parameters(store, new, live):
-        # its reference stays as well: new data alone do not change the comparison of the next model
+        # its reference stays as well, because new data alone do not change the comparison of the next model
         outcome, chosen, reason = "unchanged", live, "the live model, unchanged"
     elif live is not None:
         dataset, counts = stages["dataset"], stages["counts"]

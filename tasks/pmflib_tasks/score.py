@@ -11,8 +11,8 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.predictions import publish_files, publish_samples
 from pmflib_tasks.stage import open_store, stage
 
-# 4: what became of the rows
-# 3: what is unusual about each row, and percentiles; no column of samples or rows that there are not
+# 4: treatment of rejected rows. 3: what is unusual about each row, and percentiles; no columns of samples or rows if
+# there are none
 VERSION = 4
 
 

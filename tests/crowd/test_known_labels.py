@@ -6,7 +6,7 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.crowd.scenarios import draw_crowd
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import SchemaError, SchemaWarning
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.e_step import RULED_OUT, LabelsInMemory, LogWeights
@@ -81,9 +81,9 @@ def test_find_known__refuses_what_belongs_to_something_else():
         SchemaError, match="none of its 2 rows gives the label of a task of the log"
     ):
         find_known({3: "zebra", 9: "cat"}, TASKS, CLASSES)
-    with pytest.raises(SchemaError, match="known has no columns \\['task'\\]"):
+    with pytest.raises(SchemaError, match=r"known.*\['task'\]"):
         find_known(pa.table({"item": [3], "label": ["cat"]}), TASKS, CLASSES)
-    with pytest.raises(SchemaError, match="not the columns"):
+    with pytest.raises(SchemaError, match=r"known.*'item'"):
         find_known({"item": [3], "label": ["cat"]}, TASKS, CLASSES)
 
 
@@ -113,7 +113,8 @@ def test_aggregate__without_known_labels_nothing_is_known():
 
 def test_aggregate__rows_that_do_not_fit_are_set_aside():
     log, truth, _ = draw(1)
-    found = aggregate(log, known={5: int(truth[5]), 4000: 1, 6: 9})
+    with pytest.warns(SchemaWarning, match="known .* '9'"):
+        found = aggregate(log, known={5: int(truth[5]), 4000: 1, 6: 9})
     assert found.log.is_known.nonzero()[0].tolist() == [5]
     assert found.known_quarantine.to_pylist() == [
         {"row": 1, "task": "4000", "label": "1", "reason": "unknown_task"},

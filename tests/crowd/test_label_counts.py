@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmflib.core.blocks import SparseBlock
-from pmflib.crowd.label_counts import LabelCounts
+from pmflib.crowd.label_counts import LabelCounts, list_unused
 
 # Krippendorff (2011), "Computing Krippendorff's alpha-reliability", section C: 12 units, four observers, missing data
 OBSERVERS = [
@@ -64,3 +64,10 @@ def test_majority_agreement__of_equals_any() -> None:
     assert (found.n_labelled, found.n_agreeing) == (3, 2)
     assert found.majority_agreement == pytest.approx(2 / 3)
     np.testing.assert_allclose(found.right, [0.9 + 0.1 + 0.8, 0.9 + 0.9 + 0.2, 0.1 + 0.2])
+
+
+def test_list_unused__classes_with_labels_but_hardly_a_task():
+    n_labels = np.array([500, 300, 190, 10])
+    assert list_unused(n_labels, np.array([0.88, 0.06, 0.06, 0.0])) == [1]
+    assert list_unused(n_labels, np.array([0.5, 0.3, 0.19, 0.01])) == []
+    assert list_unused(np.zeros(2, int), np.array([0.5, 0.5])) == []

@@ -55,9 +55,7 @@ def test_read_labels__what_is_malformed_or_unknown_is_reported():
     # an task without a label is known, and empty
     assert log.tasks.to_pylist() == ["a", "c"]
     assert log.block.indptr.tolist() == [0, 1, 1]
-    with pytest.raises(
-        SchemaError, match=r"label 'z' of row 3 is none of the classes \['x', 'y'\]"
-    ):
+    with pytest.raises(SchemaError, match=r"label 'z' of row 3 .* classes \['x', 'y'\]"):
         pmf.crowd.read_labels(table, classes=["x", "y"], on_unknown="error")
 
 
@@ -149,7 +147,7 @@ def test_read_labels__an_ordered_categorical_orders_the_classes():
     assert pmf.crowd.read_labels(table).classes.to_pylist() == ["low", "high"]
     assert pmf.crowd.aggregate(table, ordinal=True).log.is_ordered
     nominal = table.assign(label=table["label"].astype(str))
-    with pytest.raises(SchemaError, match="nothing says how the classes"):
+    with pytest.raises(SchemaError, match="ordinal"):
         pmf.crowd.aggregate(nominal, ordinal=True)
 
 

@@ -7,7 +7,7 @@ import pmflib as pmf
 from pmflib.core.blocks import SparseBlock
 from pmflib.crowd.copied_labels import find_copies
 from pmflib.crowd.label_counts import LabelCounts
-from pmflib.crowd.workers import find_suspicious
+from pmflib.crowd.workers import find_guessers, find_suspicious
 
 
 def draw_workers(
@@ -62,6 +62,24 @@ def test_suspicious_workers__each_with_its_reason():
     assert reasons[7].startswith("has the mistakes of 3: ")
     assert reasons[5] == "always 1"
     assert reasons[9] == "worse than chance"
+
+
+@pytest.mark.parametrize("n_guessers", [0, 16])
+def test_find_guessers__are_told_from_weak_workers_and_adversaries(n_guessers):
+    missed = named = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        accuracy = np.clip(rng.normal(0.7, 0.12, 40), 0.45, 0.95)
+        accuracy[:n_guessers] = 1 / 3
+        accuracy[-1] = 0.03
+        n_labels = rng.integers(60, 100, 40)
+        right = rng.binomial(n_labels, accuracy) / n_labels
+        found = find_guessers(n_labels, right, np.full(40, 1 / 3))
+        missed += n_guessers - found[:n_guessers].sum()
+        named += found[n_guessers:].sum()
+        assert not found[-1]
+    assert missed <= 2 * 5
+    assert named <= 5
 
 
 @pytest.mark.parametrize("hard", [False, True])

@@ -268,7 +268,7 @@ def test_aggregation__reliability_by_labels_that_it_was_not_given():
         assert len(points) == 10
         assert points[:, 0].mean() == pytest.approx(100 * sure[50:].mean())
         assert points[:, 1].mean() == pytest.approx(100 * right.mean())
-    with pytest.raises(pmf.PmfError, match="labels of no other tasks"):
+    with pytest.raises(pmf.PmfError, match="known has only tasks"):
         found.plot_reliability(given)
 
 

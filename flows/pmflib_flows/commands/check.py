@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.display.summary import percent
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json
 from pmflib_flows.exit_codes import EXIT_CODES
 from pmflib_flows.tables import make_table
@@ -87,7 +88,7 @@ def check(
         print_json({**_describe(result), "found_out": notes})
     else:
         for note in notes:
-            out.print(f"found out: {note}")
+            out.print(f"detected: {note}")
         for table in _make_tables(result):
             out.print(table)
         out.print("Every row fits the schema" if result.fits else "Some rows do not fit the schema")
@@ -145,7 +146,7 @@ def _make_tables(check: DataCheck) -> list[Group]:
         (
             each.name,
             each.values,
-            f"{100 * each.share_missing:.3g} %",
+            percent(each.share_missing),
             each.undecodable,
             sum(n for _, n, _ in each.unknown),
             _list_unknown(each.unknown),

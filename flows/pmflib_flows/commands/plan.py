@@ -86,7 +86,8 @@ def read_size(name: str, text: str) -> int:
 def show_plan(found: RunPlan, *, as_json: bool) -> None:
     """Print a plan."""
     from pmflib.cluster.memory import format_bytes
-    from pmflib_flows.tables import format_seconds, make_table
+    from pmflib.display.summary import format_seconds
+    from pmflib_flows.tables import make_table
 
     there = found.workers
     worker = min(there.memory.workers, key=lambda each: each.spare)

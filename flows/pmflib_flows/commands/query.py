@@ -168,7 +168,7 @@ def _count_all(
                 bound = bind_question(parse_question(text or ""), model.schema)
                 requests += list_requests(bound, source)
         if (seconds := evidence.plan(requests)) > LONG:
-            from pmflib_flows.tables import format_seconds
+            from pmflib.display.summary import format_seconds
 
             err.print(
                 f"counting in {evidence.n_rows:,} samples: about {format_seconds(seconds)} of one core, kept for the "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.core.errors import ConfigError, StoreError
+from pmflib.display.summary import format_seconds
 from pmflib_flows.commands.erase import describe_erasure_state
 from pmflib_flows.console import (
     AsJson,
@@ -21,7 +22,7 @@ from pmflib_flows.console import (
     progress_shown,
 )
 from pmflib_flows.pipeline_flow import import_quickly
-from pmflib_flows.tables import format_seconds, make_table
+from pmflib_flows.tables import make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Reference, Store
@@ -163,7 +164,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(make_table("Artefacts", ("stage", "kind", "digest"), rows))
     for work in unfinished:
         what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
-        out.print(f"Unfinished: {what} (UTC); the same command goes on with it")
+        out.print(f"Unfinished: {what} (UTC); run the same command again to continue it")
     for line in describe_erasure_state(erased):
         out.print(line)
     if (found := LabelSummary.find(labels)) is not None:

@@ -1,4 +1,4 @@
-"""Label logs in a store: what one Dask task does with a group of blocks, and the memory that stages take."""
+"""Dask tasks on groups of blocks of a stored label log, and the memory of the stages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ R = TypeVar("R")
 def load_voted(
     group: Sequence[BlockReference], n_workers: int, n_classes: int, known: str = ""
 ) -> list[VotedBlock]:
-    """Read the blocks of a group as one, with their votes: tables are made once for as many as fit.
+    """Read the blocks of a group as one, with their votes, in parts of limited size.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def load_voted(
 def _read_voted(
     group: Sequence[BlockReference], n_workers: int, n_classes: int, known: str
 ) -> tuple[list[VotedBlock], IntArray]:
-    """Do `load_voted` for references that are joined; and which of their rows each task was."""
+    """Do `load_voted` for joined references; also return the row of each task."""
     offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
     joined, order = read_tasks(group, offsets)
     n_rows = max(1, MOST_CELLS // n_classes)
@@ -91,16 +91,16 @@ def _read_voted(
 def count_worker_pairs_of_groups(
     groups: Sequence[Sequence[BlockReference]], n_workers: int, n_classes: int, topic: str
 ) -> WorkerPairCounts:
-    """Count the pairs of workers of several groups, one after the other: few results wait to be merged.
+    """Count the pairs of workers of several groups, one group after the other, which limits the memory.
 
     Parameters
     ----------
     groups
-        Blocks that are counted together.
+        Groups of blocks.
     n_workers, n_classes
         Number of workers and of classes.
     topic
-        Where the number of tasks of each group is reported when they are counted.
+        Topic under which the number of tasks of each counted group is reported.
     """
     total = WorkerPairCounts.zero(n_workers, n_classes)
     for group in groups:
@@ -112,7 +112,7 @@ def count_worker_pairs_of_groups(
 
 
 def count_group_label_pairs(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> int:
-    """Number of pairs of labels of the same task in a group."""
+    """Count the pairs of labels of the same task in a group."""
     return count_label_pairs(_read_joined(group, n_workers, n_classes))
 
 
@@ -130,7 +130,7 @@ def work_on_blocks(
     function: Callable[..., R],
     *shared: Any,
 ) -> R:
-    """Call a function with the blocks of a group, which are read as by `load_voted` where they are not loaded."""
+    """Call a function with the blocks of a group, which are read by `load_voted` unless they are loaded."""
     references = [block for block in group if isinstance(block, BlockReference)]
     if references:
         return function(load_voted(references, n_workers, n_classes, known), *shared)
@@ -163,14 +163,14 @@ def call_with_groups(
 
 
 def compare_fold(item: tuple[Sequence[BlockReference], CrowdModel, CrowdModel]) -> FloatArray:
-    """Sums over the tasks of a fold that neither of two models has seen: see `sum_gains`."""
+    """Sum the gains over the tasks of a fold, which neither of two models has seen: see `sum_gains`."""
     group, new, live = item
     return sum_gains(_read_joined(group, new.n_workers, new.n_classes), new, live)
 
 
 @dataclass(frozen=True, eq=False)
 class FoldReader:
-    """What the tasks of a fold are read with.
+    """Reads the tasks of a fold, with their posterior.
 
     Parameters
     ----------
@@ -228,13 +228,13 @@ def label_fold(
     part
         Blocks of the fold, and the Parquet file to write.
     reader
-        What tasks are read with.
+        Reads the tasks.
     rule
         How their probabilities are computed.
 
     Returns
     -------
-    Sums over these tasks, and those that are least certain, as from `list_questions`.
+    Sums over these tasks, and the least certain ones, as from `list_questions`.
     """
     out, classes = find_out(part[1]), reader.classes
     counts = [LabelCounts.zero(reader.n_workers, len(classes))]
@@ -257,12 +257,12 @@ def label_fold(
 
 
 def check_method(method: str, n_workers: int, n_classes: int) -> None:
-    """Check that a method of co-occurrences can take so many workers, before their pairs are counted.
+    """Check that a method of co-occurrences can process so many workers, before their pairs are counted.
 
     Raises
     ------
     MemoryPlanError
-        If the method needs all pairs in one dense matrix, and there are too many.
+        If the method needs a dense matrix of all pairs, which would be too large.
     """
     if CROWD_METHODS[method].matrix_copies:
         check_levels(n_workers, n_classes)
@@ -282,9 +282,9 @@ def plan_label_passes(
     Parameters
     ----------
     groups
-        Blocks that are worked on together.
+        Groups of blocks.
     n_workers, n_classes, n_threads
-        Number of workers, of classes and of threads of a worker of the cluster.
+        Numbers of workers of the log, of classes, and of threads of a worker of the cluster.
     n_subclasses
         Number of subclasses of every class.
     n_waiting
@@ -297,11 +297,11 @@ def plan_label_passes(
     most_rows = max((sum(block.n_rows for block in group) for group in groups), default=0)
     n_rows = min(most_rows, max(1, MOST_CELLS // n_classes))
     parts["labels of a group of tasks, by every thread"] = n_threads * _weigh_group(groups)
-    # at worst every task is a stratum of its own; weights of strata, and what is made of them
+    # at worst every task is a stratum; weights of strata, and temporary arrays
     table = 8 * n_subclasses * n_classes * n_rows
     parts[f"votes of {n_rows:,} tasks and their strata, by every thread"] = n_threads * 7 * table
     rounds = 2 * 8 * n_workers * n_classes**2
-    parts["confusion matrices of the calibration, and labels that it works on, by every thread"] = (
+    parts["confusion matrices of the calibration, and labels of a chunk, by every thread"] = (
         n_threads * (rounds + 12 * 8 * CHUNK_CELLS)
     )
     parts["pairs of labels, to find workers with the same mistakes"] = BYTES_OF_PAIR * min(
@@ -323,12 +323,11 @@ def plan_worker_counts(
     Parameters
     ----------
     groups
-        Blocks that are counted together.
+        Groups of blocks.
     n_workers, n_classes, n_threads
-        Number of workers, of classes and of threads of a worker of the cluster.
+        Numbers of workers of the log, of classes, and of threads of a worker of the cluster.
     n_label_pairs
-        Number of pairs of labels of the same task, which bounds the pairs of workers that share one; None if it is not
-        known.
+        Number of pairs of labels of the same task, an upper bound of the pairs of workers; None if unknown.
     """
     n_pairs = n_workers * (n_workers - 1) // 2
     if n_label_pairs is not None:
@@ -379,17 +378,17 @@ def plan_pair_method(method: str, n_pairs: int, n_workers: int, n_classes: int) 
 
 
 def _weigh_pair(n_classes: int) -> int:
-    """Bytes of the counts, or of the marginal, of one pair of workers."""
+    """Memory of the counts, or of the marginal, of one pair of workers, bytes."""
     return 8 * n_classes**2 + 24
 
 
 def _weigh_group(groups: Sequence[Sequence[BlockReference]]) -> int:
-    """Bytes of the largest group as it is read, joined and split, and of what is made of each of its labels."""
+    """Memory of the largest group while it is read, joined and split, bytes."""
     return max(
         (sum(3 * b.nbytes + 24 * b.n_observed for b in group) for group in groups), default=0
     )
 
 
 def _count_label_pairs(group: Sequence[BlockReference]) -> int:
-    """Pairs of labels of the same task, where tasks of a block have as many labels."""
+    """Approximate number of pairs of labels of the same task, as if all tasks of a block had equally many labels."""
     return sum(block.n_observed**2 // max(2 * block.n_rows, 1) for block in group)

@@ -1,6 +1,6 @@
-"""Class probabilities of a classifier beside a stored label log: read from a file, and kept by fold and task.
+"""Class probabilities of a classifier for a stored label log: read from a file, and stored by fold and task.
 
-What is kept has no names: a row for each task of a fold, in the order in which folds are labelled.
+The stored arrays have a row for each task of a fold, in the order in which folds are labelled, and no names.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Predictions:
     tasks
         Names.
     shares
-        float64 of shape (n_rows, n_classes), rows add up to 1.
+        float64 of shape (n_rows, n_classes), rows sum to 1.
     """
 
     hashes: HashArray
@@ -57,7 +57,7 @@ class Predictions:
         return self.hashes.nbytes + int(self.tasks.nbytes) + self.shares.nbytes
 
     def find(self, names: pa.StringArray) -> FloatArray:
-        """Class probabilities of tasks, float64 of shape (n_tasks, n_classes), NaN where there are none."""
+        """Find the class probabilities of tasks, float64 of shape (n_tasks, n_classes), NaN for absent tasks."""
         rows = np.searchsorted(self.hashes, hash_identifiers(as_binary(names)))
         rows = np.minimum(rows, self.hashes.size - 1)
         same = pc.equal(self.tasks.take(pa.array(rows)), names).fill_null(False)
@@ -82,7 +82,7 @@ def read_class_probabilities(
     Raises
     ------
     SourceError, SchemaError
-        If the file cannot be read, lacks a column, or has rows that `scale_predictions` refuses, or none.
+        If the file cannot be read, lacks a column, has no rows, or has rows that `scale_predictions` refuses.
     """
     assert config.sample is not None
     named = config.model_copy(update={"columns": None})
@@ -109,7 +109,7 @@ def read_class_probabilities(
 
 
 def _read_numbers(source: Source, column: pa.Array) -> FloatArray:
-    """Numbers of a column, NaN where there are none."""
+    """Read the numbers of a column, NaN for missing ones."""
     try:
         numbers = column.cast(pa.float64())
     except pa.ArrowInvalid as error:
@@ -127,13 +127,13 @@ def predict_fold(
     part
         Blocks of the fold, and the file to write.
     table
-        What the classifier says.
+        Class probabilities.
     offsets
         int64 of shape (n_workers + 1,): levels of the workers in the schema of the log.
 
     Returns
     -------
-    Number of tasks of which it says something.
+    Number of tasks with class probabilities.
     """
     group, out = join_neighbours(part[0]), find_out(part[1])
     _, order = read_tasks(group, offsets)
@@ -144,11 +144,11 @@ def predict_fold(
 
 
 def name_predictions(folder: str | Path, fold: int) -> str:
-    """File of a fold, in a folder or an address of one."""
+    """Name the file of a fold, in a folder or an address of one."""
     return f"{folder}/part-{fold:05}.npy"
 
 
 def read_predictions(folder: str, fold: int) -> FloatArray:
-    """What `predict_fold` wrote of a fold, float64 of shape (n_tasks, n_classes)."""
+    """Read what `predict_fold` wrote, float64 of shape (n_tasks, n_classes)."""
     content = read_checked(find_local_path(name_predictions(folder, fold)))
     return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))

@@ -1,4 +1,4 @@
-"""What the stages of a stored label log make: counts of pairs, a crowd model from them, passes, and true labels."""
+"""Stages of a stored label log: counts of pairs, a crowd model from them, passes, and true labels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass
 from pmflib.crowd.fitting import fit_labels
+from pmflib.crowd.label_counts import list_unused
 from pmflib.crowd.labelling import Labelling
 from pmflib.crowd.pipeline.block_groups import plan_pair_method
 from pmflib.crowd.pipeline.label_tables import (
@@ -36,7 +37,7 @@ LABELS = "labels"
 WORKERS = "workers.parquet"
 """Table of the workers, beside the labels."""
 LOG_LIKELIHOODS = "log-likelihoods.npz"
-"""Checkpoint of the scored crowd models, in the folder of work under way."""
+"""File name of the checkpoint of the scored crowd models."""
 
 
 def write_pairs(
@@ -74,24 +75,24 @@ def write_crowd_model(
     work: Path,
     on_scored: Callable[[int], None],
 ) -> dict[str, object]:
-    """Find a crowd model from the pairs of workers, and write it.
+    """Estimate a crowd model from the pairs of workers, and write it.
 
     Parameters
     ----------
     labels
-        The label log: passes over it decide what the pairs leave open.
+        The label log: its log-likelihood chooses between models that fit the pairs equally well.
     pairs
-        Folder that `write_pairs` has written.
+        Folder written by `write_pairs`.
     method
         As for `fit_worker_pairs`.
     seed
-        Seed of what is drawn.
+        Seed of the random numbers.
     folder
         Existing folder.
     work
         Folder of checkpoints: a search that was killed continues from there, to the same bits.
     on_scored
-        Called with the number of models scored so far, after each: progress.
+        Progress callback, given the number of models scored so far.
 
     Returns
     -------
@@ -146,24 +147,23 @@ def fit_stored_labels(
     labels
         The label log.
     plan
-        What the passes estimate, and when they end.
+        Annotator model and limits of the passes.
     start
-        Folder that `write_crowd_model` has written, for passes from the likeliest start; None starts from the votes.
+        Folder written by `write_crowd_model`, for passes from the likeliest start; None starts from the votes.
     warm
-        Model of these workers that passes go on from, with as many subclasses; None for any other start.
+        Model of these workers from which passes continue, with the same number of subclasses; None for another start.
     em
-        Whether passes are made after a start; without them the start is the result.
+        Whether passes follow a start; without them the start is the result.
     work
         Folder of checkpoints: passes that were killed continue from there, to the same bits.
     on_pass
-        Called after each pass: progress.
+        Called after each pass.
     on_first_pass
-        Called after each pass of the short runs that find the likeliest start; it is not known how many they are.
+        Called after each pass of the short runs that find the likeliest start, whose number is not known in advance.
 
     Returns
     -------
-    The state at the end; where labels are known and passes were made, its model has intercepts: see
-    `pmflib.crowd.known_intercepts`.
+    The final state, as from `pmflib.crowd.fitting.fit_labels`.
 
     Raises
     ------
@@ -194,16 +194,16 @@ def fit_stored_labels(
 def remember_log_likelihoods(
     score: Assessor[CrowdModel], kept: Checkpoint[list[float]], on_scored: Callable[[int], None]
 ) -> Assessor[CrowdModel]:
-    """Make a score keep what it finds in a file, and give back what is there, in the order of the calls.
+    """Wrap a score such that its values are kept in a file, and taken from there in the order of the calls.
 
     Parameters
     ----------
     score
-        A pass over all tasks each time. Its caller must call it with the same models again, to the same bits.
+        Makes a pass over all tasks. After a restart it must be called with the same models in the same order.
     kept
         The file.
     on_scored
-        Called with the number of calls so far, after each: progress.
+        Progress callback, given the number of calls so far.
     """
     known = kept.load() or []
     n_calls = 0
@@ -223,7 +223,7 @@ def remember_log_likelihoods(
 def write_worker_model(
     labels: StoredLabels, fit: CrowdState, folder: Path, *, least_folds: int, n_folds: int
 ) -> dict[str, object]:
-    """Write what passes have found of the workers, as a model that can be live.
+    """Write the model of the workers that passes have estimated, so that it can be promoted.
 
     Parameters
     ----------
@@ -234,11 +234,11 @@ def write_worker_model(
     folder
         Existing folder.
     least_folds, n_folds
-        Folds that are held out at least, and folds of the log.
+        Smallest number of folds that are held out, and number of folds of the log.
 
     Returns
     -------
-    What the model is, plain JSON types.
+    Summary of the model, plain JSON types.
     """
     model = fit.parameters
     held_out = labels.hold_out(model, least_folds, n_folds)
@@ -259,7 +259,7 @@ def write_worker_model(
 def write_labels(
     labels: StoredLabels, found: WorkerModel, folder: Path, on_fold: Callable[[int, int], None]
 ) -> LabelSummary:
-    """Write the true labels of all tasks, and what is known of the workers.
+    """Write the true labels of all tasks, and the table of the workers.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def write_labels(
 
     Returns
     -------
-    What was found; neither its method nor how many labels were known.
+    Summary of the labels, without the method and the number of known labels.
     """
     (folder / LABELS).mkdir()
     model = found.model
@@ -303,6 +303,9 @@ def write_labels(
         alpha=counts.alpha,
         compared_labels=round(float(counts.coincidences.sum())),
         majority_agreement=counts.majority_agreement,
+        unused_classes=[
+            labels.classes[code] for code in list_unused(counts.given.sum(axis=0), model.prior)
+        ],
         ask_again=choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
         suspicious_workers=labelling.find_suspicious(counts),
     )

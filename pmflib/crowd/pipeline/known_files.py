@@ -1,4 +1,4 @@
-"""Known labels of a stored label log: read from a file, found among its tasks, and kept by partition and row."""
+"""Known labels of a stored label log: read from a file, matched with its tasks, and stored by partition and row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pmflib.store.sample_blocks import read_origins
 KNOWN = "known.parquet"
 """Table of the known labels, in the folder of their artefact."""
 QUARANTINE = "quarantine.parquet"
-"""Rows of the file that are of no use, beside it."""
+"""Table of the rows of the file that were set aside."""
 FIELDS = pa.schema([("partition", pa.string()), ("row", pa.int64()), ("class", pa.int32())])
 """Columns of the table, in the order of partitions and rows: name of the partition's folder, row of it, and class."""
 
@@ -44,14 +44,13 @@ def read_known_rows(source: Source, config: SourceOptions, label: Variable) -> K
     source
         The file; other columns may be there.
     config
-        How files of the log are read. Where they have no header, this one may have one all the same.
+        How files of the log are read. This file may have a header even if they have none.
     label
-        Classes, and texts that mean "not given".
+        Classes, and texts that mean "missing".
 
     Returns
     -------
-    What the rows say, numbered from 1 as in the log's own quarantine. A row that cannot be read is set aside as
-    "malformed".
+    The rows, numbered from 1 as in the quarantine of the log. Unreadable rows are set aside as "malformed".
 
     Raises
     ------
@@ -92,7 +91,7 @@ def write_known(
     folder: Path,
     on_partition: Callable[[int, int], None],
 ) -> KnownSummary:
-    """Find the tasks whose label is known in the partitions of a log, and write where they are.
+    """Find the known tasks in the partitions of a log, and write their positions.
 
     Parameters
     ----------
@@ -101,7 +100,7 @@ def write_known(
     layers
         Partitions, as from `list_layers`.
     rows
-        What is known.
+        Known labels.
     source
         Name of the file, for errors.
     classes
@@ -109,12 +108,12 @@ def write_known(
     folder
         Existing folder.
     on_partition
-        Called with the number of partitions done and in all: progress.
+        Progress callback, given the numbers of searched partitions and of all partitions.
 
     Raises
     ------
     SchemaError
-        If the file has no row, or none is of use.
+        If the file has no rows, or none can be used.
     """
     found = map_items(
         client,
@@ -140,7 +139,7 @@ def write_known(
 def find_known_in_partition(
     partition: tuple[str, IntArray], classes: Mapping[str, int]
 ) -> tuple[pa.Table, list[str]]:
-    """Rows and classes of the known tasks of a partition, but for some rows of it, and their names."""
+    """Find the rows and classes of the known tasks of a partition, and their names; superseded rows are ignored."""
     path, superseded = partition
     _, names = read_origins(find_local_path(path))
     gone = {*superseded.tolist()}
@@ -155,12 +154,12 @@ def find_known_in_partition(
 
 
 def read_known_codes(known: str, path: str, rows: IntArray) -> IntArray:
-    """Known class of tasks of a partition, -1 where it is not known.
+    """Read the known class of tasks of a partition, -1 where it is unknown.
 
     Parameters
     ----------
     known
-        Table that `write_known` wrote, by its name for workers; empty where nothing is known.
+        Address of the table written by `write_known`; empty if nothing is known.
     path
         Zarr group of the partition.
     rows
@@ -182,7 +181,7 @@ def read_known_codes(known: str, path: str, rows: IntArray) -> IntArray:
 
 @lru_cache(maxsize=1)
 def _load(known: str) -> dict[str, tuple[IntArray, IntArray]]:
-    """Rows and classes of the known tasks, by partition."""
+    """Read the rows and classes of the known tasks, by partition."""
     table = pq.read_table(pa.BufferReader(read_checked(find_local_path(known))))
     names = table["partition"].to_numpy(zero_copy_only=False)
     rows = table["row"].to_numpy()
@@ -196,5 +195,5 @@ def _load(known: str) -> dict[str, tuple[IntArray, IntArray]]:
 
 
 def _name_partition(path: str) -> str:
-    """Name of a partition: of the folder of its artefact, which is its digest."""
+    """Name of a partition: the folder of its artefact."""
     return str(path).rstrip("/").rsplit("/", 2)[-2]

@@ -1,10 +1,10 @@
-"""Tasks of a stored label log in an order of their own: that of the hashes of their identifiers, fold after fold.
+"""Read the tasks of a stored label log in a canonical order: by fold, then by the hashes of their identifiers.
 
-A log that has grown night by night lies in other partitions than one that was read at once, and floating-point sums
-over other blocks are other bits. So blocks are put together by fold, which the hash of a task decides, and the tasks of
-a group are sorted by their hashes: what passes see depends on the labels alone.
+A log that has grown in increments has other partitions than one that was read at once, and floating-point sums over
+other blocks have other bits. Therefore blocks are grouped by fold, which the hash of a task determines, and the tasks
+of a group are sorted by hash: passes depend only on the labels.
 
-A partition that was made before some workers came is encoded with a part of the schema; its levels are translated.
+Partitions that are older than some workers are encoded with a part of the schema; their levels are translated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ B = TypeVar("B", bound=BlockReference)
 
 
 MOST_REMEMBERED = 1 << 18
-"""Labels of a partition that a process remembers, at most: a megabyte or two, for each of 64 partitions."""
+"""Limit of the labels of a partition that a process caches: a megabyte or two, for each of 64 partitions."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class LabelReference(BlockReference):
     Parameters
     ----------
     levels
-        int32 of shape (n_own_workers, n_own_classes): level of the log's schema for each of the partition's, -1 where
-        the schema has none; None where the two are the same.
+        int32 of shape (n_own_workers, n_own_classes): level in the schema of the log for each level of the partition,
+        -1 for levels that the schema does not have; None if the schemas are equal.
     """
 
     levels: IntArray | None = field(default=None, compare=False)
@@ -67,16 +67,16 @@ class LabelReference(BlockReference):
 def list_label_blocks(
     store: Store, dataset: Reference, schema: Schema, folds: Iterable[int] | None = None
 ) -> list[LabelReference]:
-    """Blocks of a label log, in the order of their folds.
+    """List the blocks of a label log, in the order of their folds.
 
     Parameters
     ----------
     store, dataset
-        Where the labels are.
+        Store and dataset of the labels.
     schema
-        Schema of the log; a partition may have been made with a part of it.
+        Schema of the log; partitions may be encoded with a part of it.
     folds
-        Folds; None is all.
+        Folds to list; None lists all.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def list_label_blocks(
 
 
 def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
-    """Levels of a schema for those of a partition, as in `LabelReference`; None where they are the same."""
+    """Find the levels of a schema for those of a partition, as in `LabelReference`; None if they are equal."""
     own_workers, own_classes = _read_names(find_local_path(layer.path))
     if (own_workers, own_classes) == (schema.names, schema[0].levels):
         return None
@@ -124,20 +124,20 @@ def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
 
 @lru_cache(maxsize=64)
 def _read_names(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Workers and classes that a partition was made with."""
+    """Read the workers and classes of a partition."""
     schema = Schema.from_json(read_arrays(path, [])[1]["schema"])
     return schema.names, schema[0].levels
 
 
 def group_folds(blocks: Sequence[LabelReference]) -> list[list[LabelReference]]:
-    """Put the blocks of one fold, or of several that follow each other, together until a group is worth a task.
+    """Group the blocks of one fold, or of several consecutive folds, until a group is large enough for a task.
 
-    Groups depend on how many labels each fold has, and on nothing else.
+    Groups depend only on the number of labels of each fold.
 
     Parameters
     ----------
     blocks
-        In the order of their folds.
+        Blocks in the order of their folds.
     """
     n_labels = sum(block.n_observed for block in blocks)
     target = min(MAX_GROUP, max(MIN_GROUP, n_labels // TARGET_GROUPS))
@@ -164,8 +164,7 @@ def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[Spar
 
     Returns
     -------
-    The labels, and int64 of shape (n_tasks,): which of the group's rows each task was. Two tasks with one hash stay in
-    the order of the group.
+    The labels, and int64 of shape (n_tasks,): row of each task in the group. Tasks with equal hashes keep their order.
     """
     parts: list[Block] = []
     found = []
@@ -184,7 +183,7 @@ def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[Spar
 
 
 def _read_rows(reference: BlockReference) -> tuple[Block, HashArray]:
-    """Labels of the rows of a reference, by the levels of its partition, and the hashes of their tasks."""
+    """Read the labels of a reference, as levels of its partition, and the hashes of their tasks."""
     path = find_local_path(reference.path)
     n_labels, rows = _count_labels(path), reference.rows
     if n_labels <= MOST_REMEMBERED:
@@ -195,13 +194,13 @@ def _read_rows(reference: BlockReference) -> tuple[Block, HashArray]:
 
 @lru_cache(maxsize=256)
 def _count_labels(path: Path) -> int:
-    """Number of labels in a partition."""
+    """Count the labels of a partition."""
     return sum(block.n_observed for block in list_blocks(path))
 
 
 @lru_cache(maxsize=64)
 def _remember_partition(path: Path) -> tuple[Block, HashArray]:
-    """All rows of a small partition: a night opens those of many nights, which takes longer than to read them."""
+    """Read and cache all rows of a small partition: opening many small ones takes longer than reading them."""
     blocks = list_blocks(path)
     if not blocks:
         return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32)), np.zeros(0, np.uint64)
@@ -211,26 +210,26 @@ def _remember_partition(path: Path) -> tuple[Block, HashArray]:
 
 @lru_cache(maxsize=32)
 def _remember_names(path: Path) -> pa.StringArray:
-    """Tasks of a small partition, in the order of its rows."""
+    """Read and cache the tasks of a small partition, in the order of its rows."""
     return _read_names_of_tasks(path)
 
 
 def _read_names_of_tasks(path: Path) -> pa.StringArray:
-    """Tasks of a partition, in the order of its rows."""
+    """Read the tasks of a partition, in the order of its rows."""
     texts, lengths = read_identifier_texts(path)
     ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
     return pa.StringArray.from_buffers(lengths.size, pa.py_buffer(ends), pa.py_buffer(texts))
 
 
 def _drop_unknown(indptr: IntArray, levels: IntArray) -> SparseBlock:
-    """Labels but for those, -1, of workers that the schema has no more: of an earlier night's log."""
+    """Drop labels with level -1, of workers that are no longer in the schema."""
     known = levels >= 0
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(known, dtype=np.int64)])
     return SparseBlock(before[indptr], levels[known])
 
 
 def join_neighbours(group: Sequence[B]) -> list[B]:
-    """References to the same rows by partition, those that follow each other as one: blocks are small to read."""
+    """Sort references by partition, and join adjacent ones: single blocks are small to read."""
     joined: list[B] = []
     for block in sorted(group, key=attrgetter("path", "start")):
         last = joined[-1] if joined else None
@@ -249,7 +248,7 @@ def join_neighbours(group: Sequence[B]) -> list[B]:
 
 
 def read_task_names(group: Sequence[BlockReference], order: IntArray) -> pa.StringArray:
-    """Identifiers of the tasks of a group, in the order that `read_tasks` has found."""
+    """Read the identifiers of the tasks of a group, in the order that `read_tasks` returned."""
     names = []
     for reference in group:
         path = find_local_path(reference.path)

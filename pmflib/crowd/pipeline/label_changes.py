@@ -1,4 +1,4 @@
-"""What differs between a label log and the one of the last run: pairs of labels of one task, as far as they are new."""
+"""Compare a label log with that of the last run: new pairs of labels of the same task."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 
 MOST_COMPARED = 1_000_000
-"""New labels whose pairs are counted, about; of more, those of some folds."""
+"""Approximate limit of the new labels whose pairs are counted; of more, only some folds are used."""
 MOST_BEFORE = 200_000
-"""Labels of the last run that are compared with, about: their share of agreement is then known to a tenth of a per
+"""Approximate limit of the labels of the last run in the comparison: they determine the agreement to a tenth of a per
 cent."""
 
 
@@ -34,11 +34,11 @@ class NewPairs:
     Parameters
     ----------
     new
-        Pairs of which one label at least is new since the last run, less those that are gone.
+        Pairs of which at least one label is new since the last run, minus removed pairs.
     n_tasks
-        Tasks that may have such pairs.
+        Number of tasks that may have such pairs.
     pairs, agreeing
-        Pairs of the last run, and those of two equal labels.
+        Number of pairs of the last run, and of those with two equal labels.
     """
 
     new: WorkerPairCounts
@@ -48,14 +48,14 @@ class NewPairs:
 
 
 def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: Schema) -> NewPairs:
-    """Count the pairs of labels that a label log has and the last one had not.
+    """Count the pairs of labels that a label log has and the last one did not have.
 
     Parameters
     ----------
     store, dataset, last
-        Today's labels, and those of the last run.
+        Store, current labels, and labels of the last run.
     schema
-        Today's workers and classes.
+        Current schema of the log.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: S
     gone = _count_pairs(removed, schema)
     gone = replace(gone, counts=-gone.counts, n_labels=-gone.n_labels)
     new = WorkerPairCounts.merge([_count_pairs(added, schema), gone])
-    # where labels were taken away, what is left of new ones
+    # removals may exceed additions
     new = replace(new, counts=np.maximum(new.counts, 0), n_labels=np.maximum(new.n_labels, 0))
     few = _choose_folds(before, folds, MOST_BEFORE)
     labels = _read([block for block in before if block.fold in few], schema)
@@ -82,7 +82,7 @@ def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: S
 
 
 def count_agreement(indptr: IntArray, levels: IntArray, n_classes: int) -> tuple[int, int]:
-    """Number of pairs of labels of one task, and of those of two equal labels.
+    """Count the pairs of labels of the same task, and those with two equal labels.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def count_agreement(indptr: IntArray, levels: IntArray, n_classes: int) -> tuple
 
 
 def _choose_folds(blocks: Sequence[object], folds: set[int], most: int = MOST_COMPARED) -> set[int]:
-    """Folds of which about so many labels are compared: all, or the first ones."""
+    """Choose folds with about ``most`` labels: all, or the first ones."""
     n_labels = sum(block.n_observed for block in blocks if isinstance(block, LabelReference))
     n_chosen = max(1, len(folds) * most // max(n_labels, most))
     return {*sorted(folds)[:n_chosen]}

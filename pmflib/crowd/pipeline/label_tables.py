@@ -1,4 +1,4 @@
-"""Tables of true labels and of workers, and crowd models, as the pipeline writes them."""
+"""Tables of true labels, and crowd models, as the pipeline writes them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 N_UNCERTAIN = 10
-"""Tasks that are worth another label, and are named in a summary."""
+"""Number of tasks in a summary for which another label would help most."""
 
 
 def name_labels(folder: str, fold: int) -> str:
-    """File of the labels of a fold."""
+    """Name the file of the labels of a fold."""
     return f"{folder}/part-{fold:05}.parquet"
 
 
 def make_label_fields(classes: Sequence[str]) -> pa.Schema:
-    """Columns of `make_label_table`."""
+    """Make the Arrow schema of `make_label_table`."""
     fields = [
         pa.field("task", pa.string()),
         pa.field("label", pa.string()),
@@ -50,18 +50,18 @@ def make_label_table(
     is_known: BoolArray,
     classes: Sequence[str],
 ) -> pa.Table:
-    """Make a row per task: its label, that class's probability, its labels' number, all probabilities.
+    """Make a table with a row per task: label, its probability, number of labels, and all probabilities.
 
     Parameters
     ----------
     tasks
         Names of the tasks.
     chosen
-        int64 of shape (n_tasks,): class of each task, the most probable one.
+        int64 of shape (n_tasks,): most probable class of each task.
     probabilities
         float64 of shape (n_tasks, n_classes), calibrated.
     n_labels
-        int64 of shape (n_tasks,): number of labels that each task had.
+        int64 of shape (n_tasks,): number of labels of each task.
     is_known
         bool of shape (n_tasks,): whether the class was known.
     classes
@@ -79,12 +79,12 @@ def make_label_table(
 
 
 def make_question_fields(classes: Sequence[str]) -> pa.Schema:
-    """Columns of `list_questions`: those of `make_label_table`, and indices of the workers who labelled the task."""
+    """Make the Arrow schema of `list_questions`: that of `make_label_table`, and indices of the workers of a task."""
     return make_label_fields(classes).append(pa.field("asked", pa.list_(pa.int64())))
 
 
 def list_questions(table: pa.Table, labels: SparseBlock) -> pa.Table:
-    """List the ``N_UNCERTAIN`` tasks of a label table that are least certain, with the workers who labelled them.
+    """List the ``N_UNCERTAIN`` least certain tasks of a label table, with their workers.
 
     Parameters
     ----------
@@ -104,9 +104,9 @@ def list_questions(table: pa.Table, labels: SparseBlock) -> pa.Table:
 
 
 def pick_uncertain(tables: Sequence[pa.Table]) -> pa.Table:
-    """Pick the ``N_UNCERTAIN`` tasks that are least certain from tables, at least one; of equals by name.
+    """Pick the ``N_UNCERTAIN`` least certain tasks of several tables, at least one; ties by name.
 
-    Tasks whose label is known are none of them.
+    Known tasks are left out.
     """
     joined = pa.concat_tables(tables)
     return joined.take(_order_uncertain(joined)[:N_UNCERTAIN])
@@ -118,7 +118,7 @@ def _order_uncertain(table: pa.Table) -> pa.Array:
 
 
 class AskedTask(TypedDict):
-    """An uncertain task and who should label it, as of `pmflib.crowd.Aggregation.ask_again`; None is somebody new."""
+    """An uncertain task and the worker to ask, as in `pmflib.crowd.Aggregation.ask_again`; None is a new worker."""
 
     task: str
     label: str
@@ -131,20 +131,20 @@ class AskedTask(TypedDict):
 def choose_asked_workers(
     questions: pa.Table, calibration: Calibration, workers: Sequence[str], classes: Sequence[str]
 ) -> list[AskedTask]:
-    """Name the worker who should label each of some uncertain tasks, and what is expected of it.
+    """Choose the worker to ask for each of some uncertain tasks, with the expected gain.
 
     Parameters
     ----------
     questions
         As from `list_questions`.
     calibration
-        What their probabilities were calibrated by.
+        Calibration of their probabilities.
     workers, classes
         Names.
 
     Returns
     -------
-    The tasks, in the order in which they are worth a label.
+    The tasks, by decreasing gain.
     """
     columns = [questions[f"probability.{name}"].to_numpy() for name in classes]
     probabilities = np.stack(columns, axis=1)
@@ -169,7 +169,7 @@ KIND = "crowd-model"
 
 
 def save_crowd_model(path: Path, model: CrowdModel, rng: np.random.Generator) -> None:
-    """Write a crowd model with one subclass as a Zarr group, and the generator that it was found with.
+    """Write a crowd model with one subclass as a Zarr group, with the state of the random generator.
 
     The folder must not exist.
     """
@@ -182,7 +182,7 @@ def save_crowd_model(path: Path, model: CrowdModel, rng: np.random.Generator) ->
         "pseudo_count": model.pseudo_count,
         "vote_weight": model.vote_weight,
         "annotator_model": asdict(model.annotator_model),
-        # as text: its integers are larger than most readers of JSON can take
+        # as text: its integers exceed the range of most JSON readers
         "generator": json.dumps(rng.bit_generator.state),
     }
     write_arrays(path, arrays, attributes)

@@ -1,4 +1,4 @@
-"""Passes over a label log in a store: a map over groups of its blocks each."""
+"""Label logs in a store: passes and maps over groups of their blocks."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
 R = TypeVar("R")
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
-"""Blocks that are worked on together, a Dask task each."""
+"""Groups of blocks, one Dask task each."""
 
 
 class StoredLabels(LabelSource, StoredBlocks):
-    """A label log in a store, and the workers of a cluster that pass over it.
+    """A label log in a store, with the workers of a cluster.
 
     Parameters
     ----------
     client
         Dask client, or None to work in this thread.
     store, dataset
-        Where the labels are.
+        Store and dataset of the labels.
     schema
         Schema of the label log, as from `make_label_schema`.
     memory
-        What plans may use.
+        Memory of the cluster.
     known
-        Artefact of the known labels, as from `pmflib_tasks.known.find_known_labels`; None where there are none.
+        Artefact of the known labels, as from `pmflib_tasks.known.find_known_labels`; None without any.
     classifier
         Artefact of the predictions of a classifier, as from `pmflib_tasks.known.find_predictions`; None without
         one.
@@ -123,19 +123,16 @@ class StoredLabels(LabelSource, StoredBlocks):
         self.with_known = known is not None
 
     def digest(self) -> str:
-        """SHA-256 that other labels do not have, in hexadecimal: states of passes are kept with it."""
+        """SHA-256 of the labels, the schema and the known labels, in hexadecimal: it identifies checkpoints."""
         return digest_fit(super().digest(), *self._digests)
 
     @cached_property
     def groups(self) -> Groups:
-        """Groups of whole folds, which do not depend on the partitions: see `group_folds`."""
+        """Groups of whole folds, independent of the partitions: see `group_folds`."""
         return group_folds([each for each in self.blocks if isinstance(each, LabelReference)])
 
     def plan_passes(self, n_subclasses: int = 1, n_threads: int = 1) -> MemoryPlan:
-        """Plan the memory of passes, and of labelling the tasks, in a worker of so many threads.
-
-        Labels are read again in each pass.
-        """
+        """Plan the memory of passes that read the labels again, and of labelling, in a worker of the cluster."""
         sizes = self.n_workers, self.n_classes
         n_waiting = plan_tasks(self.costs, count_threads(self.client)).n_waiting
         return plan_label_passes(
@@ -143,14 +140,14 @@ class StoredLabels(LabelSource, StoredBlocks):
         )
 
     def keep_in_memory(self, plan_worker: PlanWorker) -> None:
-        """Keep the labels where they are worked on, if they take at most half of the memory that a plan leaves.
+        """Keep the labels in the memory of the workers, if they need at most half of what a plan leaves.
 
         Parameters
         ----------
         plan_worker
-            What is held besides, by a worker of so many threads.
+            Plans the other memory of a worker, given its number of threads.
         """
-        # the stratum of every task, and at worst counts of its votes and a stratum of its own
+        # the stratum of every task, and at worst one stratum per task
         votes = (12 + 8 * self.n_classes) * self.n_tasks
         needed = votes + sum(block.nbytes for block in self.blocks)
         if needed > self.memory.find_spare(plan_worker) // 2:
@@ -171,7 +168,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         name: str = "",
         meanwhile: Callable[[], None] | None = None,
     ) -> list[R]:
-        """Map the function over groups of blocks, by the workers; without tasks it is called with no block."""
+        """Map the function over groups of blocks; without tasks it is called with an empty list."""
         if not self.groups:
             return [function([], *shared) for shared in each]
         own = self.n_workers, self.n_classes, self.known, function
@@ -191,24 +188,24 @@ class StoredLabels(LabelSource, StoredBlocks):
         result_bytes: int = 0,
         name: str = "",
     ) -> Callable[[], list[R]]:
-        """Do `map_each` when the result is requested."""
+        """Return a function that does `map_each`."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
         return partial(self.map_each, function, merge, each, **options)
 
     def sample(self, every: int) -> SparseBlock:
-        """Labels of one task of so many of each group."""
+        """Return the labels of one task in ``every`` of each group."""
         blocks = self.map_blocks(take_labels, _join_lists, every, name="held-out labels")
         nothing = SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32))
         offsets = self.offsets
         return concatenate_blocks([nothing, *blocks], offsets).to_sparse(offsets)
 
     def count_pairs(self, on_tasks: Callable[[int], None]) -> WorkerPairCounts:
-        """Count the pairs of workers that share tasks: the same bits whoever counts which group, for integers add up.
+        """Count the pairs of workers that share tasks, in integers.
 
         Parameters
         ----------
         on_tasks
-            Called with the number of tasks counted so far, but for the last: progress.
+            Progress callback, given the number of tasks counted so far.
 
         Raises
         ------
@@ -221,10 +218,10 @@ class StoredLabels(LabelSource, StoredBlocks):
         try:
             self.memory.check(lambda n: plan_worker_counts(groups, *sizes, n))
         except MemoryPlanError:
-            # most pairs of a large crowd share no task: see how many may, before it is given up
+            # most pairs of a large crowd share no task: find out how many may, before giving up
             n_pairs = self.count_label_pairs()
             self.memory.check(lambda n: plan_worker_counts(groups, *sizes, n, n_pairs))
-        # a thread holds the counts of all that it counts, once
+        # each thread holds one set of counts
         shares = [groups[index::n_threads] for index in range(min(n_threads, len(groups)))]
         if not shares:
             return WorkerPairCounts.zero(*sizes)
@@ -247,26 +244,26 @@ class StoredLabels(LabelSource, StoredBlocks):
             )
 
     def count_label_pairs(self) -> int:
-        """Number of pairs of labels of the same task, in one quick pass over all tasks."""
+        """Count the pairs of labels of the same task, in one quick pass over all tasks."""
         groups = _join_groups(self.groups, count_threads(self.client))
         sizes = self.n_workers, self.n_classes
         return sum(map_items(self.client, count_group_label_pairs, groups, *sizes))
 
     def score_under(self, model: CrowdModel) -> StoredTasks:
-        """Tasks whose posterior is that of their labels under a crowd model, found anew in each pass."""
+        """Return the tasks with their posterior under a crowd model, which each map computes again."""
         return StoredTasks(self, LogWeights.from_model(model, with_votes=False))
 
     def hold_out(self, model: CrowdModel, least: int, n_folds: int) -> dict[int, CrowdModel]:
-        """Crowd model without what the tasks of a fold have said, by fold: of the last folds, as many as are needed.
+        """Update a crowd model without each of the last folds in turn: the models by fold.
 
         Parameters
         ----------
         model
-            Estimated from all tasks; one update of it is made, without the fold each time.
+            Model estimated from all tasks.
         least
-            Folds that are held out at least.
+            Smallest number of folds that are held out.
         n_folds
-            Folds of the log.
+            Number of folds of the log.
         """
         if not self.groups:
             return {}
@@ -281,7 +278,7 @@ class StoredLabels(LabelSource, StoredBlocks):
             (part,) = map_items(
                 self.client, work_on_blocks, [blocks], *own, evaluate_blocks, weights
             )
-            # rounding may leave less than nothing of a worker who labelled no other task
+            # rounding may leave negative numbers for workers without other tasks
             found[fold] = update_crowd_model(
                 np.maximum(total.level_mass - part.level_mass, 0.0),
                 np.maximum(total.state_mass - part.state_mass, 0.0),
@@ -291,12 +288,12 @@ class StoredLabels(LabelSource, StoredBlocks):
         return found
 
     def compare_models(self, new: WorkerModel, live: WorkerModel) -> PairedGain:
-        """By how much one model predicts labels that both have held out better than another.
+        """Estimate the gain of one model over another in predicting labels that both have held out.
 
         Parameters
         ----------
         new, live
-            Models of the same classes; whom one does not know labels as the others do, for it.
+            Models of the same classes; workers that a model does not know label like all others together.
         """
         both = new.fit_to(self.workers).held_out, live.fit_to(self.workers).held_out
         items = [
@@ -307,18 +304,18 @@ class StoredLabels(LabelSource, StoredBlocks):
         return make_gain(merge_sums([NO_GAIN, *map_items(self.client, compare_fold, items)]))
 
     def predict(self, table: Predictions, folder: Path, on_fold: Callable[[int, int], None]) -> int:
-        """Write what a classifier says of the tasks, a file for each fold.
+        """Write the class probabilities of a classifier, a file for each fold.
 
         Parameters
         ----------
         table
-            What it says.
+            The class probabilities.
         folder, on_fold
             As for `StoredTasks.label`.
 
         Returns
         -------
-        Number of tasks of which it says something.
+        Number of tasks with class probabilities.
         """
         address = name_for_workers(folder)
         parts = [(blocks, name_predictions(address, fold)) for fold, blocks in self.list_folds()]
@@ -382,20 +379,20 @@ class StoredTasks(ScoredTasks):
     def label(
         self, rule: LabelRule, folder: Path, on_fold: Callable[[int, int], None]
     ) -> tuple[LabelCounts, pa.Table]:
-        """Write the true labels of all tasks, and their probabilities, to Parquet, a file for each fold.
+        """Write the true labels of all tasks and their probabilities to Parquet, a file for each fold.
 
         Parameters
         ----------
         rule
             How probabilities are computed.
         folder
-            Existing folder, for a file per fold that has tasks.
+            Existing folder.
         on_fold
-            Called with the number of folds done and in all, after each: progress.
+            Progress callback, given the numbers of labelled folds and of all folds.
 
         Returns
         -------
-        Sums over all tasks, and those that are least certain, as from `list_questions`.
+        Sums over all tasks, and the least certain tasks, as from `list_questions`.
         """
         labels, address = self._labels, name_for_workers(folder)
         parts = [(blocks, name_labels(address, fold)) for fold, blocks in labels.list_folds()]
@@ -415,12 +412,12 @@ class StoredTasks(ScoredTasks):
 
 
 def _join_lists(parts: Sequence[list[SparseBlock]]) -> list[SparseBlock]:
-    """Blocks of several groups, in order."""
+    """Concatenate lists of blocks."""
     return [block for part in parts for block in part]
 
 
 def _join_groups(groups: Groups, n_threads: int) -> Groups:
-    """Put groups together to be counted: a merge takes as long as many labels do, but all threads must work."""
+    """Join groups for counting: merges are expensive, but all threads need work."""
     n_joined = max(1, min(COUNTING_COARSENESS, len(groups) // n_threads))
     return [
         [block for group in groups[start : start + n_joined] for block in group]

@@ -1,4 +1,4 @@
-"""What the stages of a label log say of what they made: in the manifest, and the labels in the record of a run."""
+"""Summaries of the stages of a label log, for the manifest and the record of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pmflib.crowd.workers import SuspiciousWorker
 
 @dataclass(frozen=True)
 class PairsSummary:
-    """Numbers of workers, of their labels, of pairs that share tasks, and of pairs of labels of the same task."""
+    """Numbers of workers, labels, pairs of workers with common tasks, and pairs of labels of the same task."""
 
     workers: int
     labels: int
@@ -27,9 +27,9 @@ class KnownSummary:
     Parameters
     ----------
     known
-        Tasks of the log whose label is known.
+        Number of tasks of the log whose label is known.
     set_aside
-        Rows that are of no use, by reason.
+        Number of rows that were set aside, by reason.
     """
 
     known: int
@@ -37,52 +37,51 @@ class KnownSummary:
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> KnownSummary | None:
-        """Known labels among the facts of a run; None where none were given."""
+        """Find the known labels among the facts of a run; None without known labels."""
         found = facts.get("known_labels")
         return cls(found["known"], found["set_aside"]) if found else None
 
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """What was found in a label log.
+    """Summary of an aggregated label log. Optional values are None if unknown.
 
     Parameters
     ----------
     tasks, labels, workers
-        Numbers of them.
+        Numbers.
     classes, prior
-        Names of the classes, and the share of the tasks that are of each.
+        Names of the classes, and their shares of the tasks.
     pseudo_count
-        That of the crowd model.
+        Pseudo-count of the crowd model.
     subclasses
-        Subclasses of tasks in every class; None where that is not known.
+        Number of subclasses of every class.
     passes, converged
-        Passes that were made, and whether they converged.
+        Number of passes, and whether they converged.
     power
-        Power of the labels in their probabilities, the one that predicts left-out labels best; None where that is not
-        known.
+        Power of the labels in the calibrated probabilities.
     left_out_power
-        The power by which left-out labels are predicted; None where that is not known.
+        Power that predicts left-out labels best.
     shared_error
-        Share of shared errors; None where that is not known.
+        Share of shared errors.
     classifier_power
-        Power of the probabilities of a classifier: 0 where they say nothing, 1 where they need no change; None without
-        one.
+        Power of the probabilities of a classifier: 0 if uninformative, 1 if calibrated; None without one.
     alpha
-        Krippendorff's alpha; None where it is not defined.
+        Krippendorff's alpha; None if undefined.
     compared_labels
-        Labels of tasks that have another one: without any, nothing is seen of how good workers are; None where that is
-        not known.
+        Number of labels of tasks with several labels; without any, the accuracy of workers cannot be estimated.
     majority_agreement
-        Share of the tasks whose label is the majority's; None without labels.
+        Share of the tasks whose label is that of the majority; None without labels.
+    unused_classes
+        Classes whose fitted share is far below their share of the labels.
     ask_again
-        Tasks to ask again, and whom.
+        Tasks for which another label would help most, and the workers to ask.
     suspicious_workers
-        Workers to look at, the worst first.
+        Suspicious workers, the worst first.
     method, em
-        Method of the run, and whether passes were made after pairs of workers; None where nothing was said of it.
+        Method of the run, and whether passes followed pairs of workers.
     known
-        Tasks whose label was known; None where none were given.
+        Number of tasks with a known label; None if none were given.
     """
 
     tasks: int
@@ -101,6 +100,7 @@ class LabelSummary:
     alpha: float | None = None
     compared_labels: int | None = None
     majority_agreement: float | None = None
+    unused_classes: Sequence[str] = ()
     ask_again: Sequence[AskedTask] = ()
     suspicious_workers: Sequence[SuspiciousWorker] = field(default_factory=list)
     method: str | None = None
@@ -109,13 +109,13 @@ class LabelSummary:
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> LabelSummary | None:
-        """What was found, among the facts of a run; None where the run did not come to its labels."""
+        """Find the summary among the facts of a run; None if the run did not label tasks."""
         if "classes" not in facts:
             return None
         return cls(**{each.name: facts[each.name] for each in fields(cls) if each.name in facts})
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types; what nothing was said of has no key."""
+        """Convert to plain JSON types; method, em and known are left out if None."""
         content = asdict(self)
         said = {key: content.pop(key) for key in ("method", "em", "known")}
         return {key: value for key, value in said.items() if value is not None} | content

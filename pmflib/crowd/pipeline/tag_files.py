@@ -1,4 +1,4 @@
-"""Files of tags: a log of tags read from files, and what was found written into a folder, without a store."""
+"""Read a log of tags from files, and write the result into a folder, without a store."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TAGS = "tags.parquet"
 WORKERS = "workers.parquet"
 """Table of the workers, beside it."""
 REJECTED = "quarantine.parquet"
-"""Table of the rows that were set aside, with the reason of each; it may be empty."""
+"""Table of the rows that were set aside, with reasons; it may be empty."""
 MODEL = "model"
-"""Joint PMF of the tags, beside it: for `pmflib.JointPMF.load`."""
+"""Joint PMF of the tags, for `pmflib.JointPMF.load`."""
 
 
 def read_tag_files(
@@ -37,14 +37,14 @@ def read_tag_files(
     sources
         The files.
     config
-        How they are read, and which columns are the task, the worker and the tag.
+        How files are read, including the columns of the task, the worker and the tag.
     tags
-        Tags that there are; None takes all that were given.
+        All possible tags; None takes all tags of the files.
 
     Raises
     ------
     SourceError, SchemaError
-        If a file cannot be read, or does not fit.
+        If a file cannot be read.
     """
     columns = [config.sample, config.variable, config.value]
     parts: list[list[pa.Array]] = [[], [], []]
@@ -66,12 +66,12 @@ def read_tag_files(
 
 
 def write_tags(found: TagAggregation, folder: Path) -> None:
-    """Write tags, workers, rows set aside and the joint PMF into a folder, in place of what was found before.
+    """Write tags, workers, rows set aside and the joint PMF into a folder, replacing earlier results.
 
     Raises
     ------
     ConfigError
-        If another process writes there.
+        If another process writes to the folder.
     """
     with hold_output(folder):
         rejected = found.log.quarantine

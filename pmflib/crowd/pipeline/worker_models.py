@@ -1,7 +1,7 @@
-"""Models of workers that are stored, come to be live, and label tasks: with the names of the workers, who may change.
+"""Save, compare and apply models of workers, whose workers may change.
 
-What a model has learnt from the tasks of a fold is taken out of a copy of it, so that the labels of that fold are held
-out: two models of different nights are compared by how well each predicts a task's labels from its others.
+For some folds, a model has a copy that was estimated without the labels of the fold. Two models are compared by how
+well these copies predict each label of a held-out task from its other labels.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ KIND = "worker-model"
 MODEL = "worker-model"
 """Zarr group of the model, in the folder of its artefact."""
 ENOUGH_HELD_OUT = 20_000
-"""Labels that are held out, about: their gain has a standard error of a thousandth of a nat or so. A small log holds
-out all folds, one after the other."""
+"""Approximate number of held-out labels: the standard error of their gain is about a thousandth of a nat. Small logs
+hold out all folds in turn."""
 HALF_LABEL = 0.5
-"""Labels in every cell of confusion matrices that are not shrunk, while left-out labels are predicted: what nobody has
-ever said would be impossible."""
+"""Pseudo-count in every cell of confusion matrices that are not shrunk, for predictions."""
 
 
 @dataclass(frozen=True, eq=False)
 class WorkerModel:
-    """A crowd model, and whom and what it is of.
+    """A crowd model with its workers and classes.
 
     Parameters
     ----------
@@ -41,9 +40,9 @@ class WorkerModel:
     workers, classes
         Names.
     passes, converged
-        Passes that were made, and whether they converged.
+        Number of passes, and whether they converged.
     held_out
-        By fold, the model without what the tasks of that fold have said.
+        For some folds, the model estimated without the labels of the fold.
     """
 
     model: CrowdModel
@@ -66,7 +65,7 @@ class WorkerModel:
             arrays["intercepts"] = (model.intercepts, ("class",))
         attributes = {
             "kind": KIND,
-            # for erasures, which know of no crowd
+            # for erasures
             "dimensions": {name: dims for name, (_, dims) in arrays.items()},
             "workers": list(self.workers),
             "classes": list(self.classes),
@@ -77,7 +76,7 @@ class WorkerModel:
             "pseudo_count": model.pseudo_count,
             "vote_weight": model.vote_weight,
             "annotator_model": {**asdict(model.annotator_model), "copiers": ()},
-            # by name, for workers come and go
+            # by name, because workers may change
             "copiers": _name_copiers(model.annotator_model, self.workers),
         }
         write_arrays(path, arrays, attributes)
@@ -118,7 +117,7 @@ class WorkerModel:
         return cls(model, *names, int(content["passes"]), bool(content["converged"]), held_out)
 
     def fit_to(self, workers: Sequence[str]) -> WorkerModel:
-        """Return the model for other workers: those it does not know label as all others do together."""
+        """Return the model for other workers: unknown ones have the pooled confusion matrix."""
         if tuple(workers) == tuple(self.workers):
             return self
         places = {name: index for index, name in enumerate(self.workers)}
@@ -135,14 +134,14 @@ class WorkerModel:
 
 
 def _name_copiers(kind: AnnotatorModel, workers: Sequence[str]) -> list[list[list[str | float]]]:
-    """Groups of workers who repeat each other, by name, each with the weight of its labels."""
+    """Groups of workers who repeat each other, by name, with their weights."""
     return [[[workers[worker], weight] for worker, weight in group] for group in kind.copiers]
 
 
 def _place_copiers(
     kind: AnnotatorModel, named: Sequence[Sequence[Sequence[str | float]]], workers: Sequence[str]
 ) -> AnnotatorModel:
-    """The same with groups that are given by name; of a group two at least must be among the workers."""
+    """Set the groups of workers who repeat each other, given by name; at least two of a group must be present."""
     places = {name: index for index, name in enumerate(workers)}
     groups = (
         tuple(
@@ -154,7 +153,7 @@ def _place_copiers(
 
 
 def _choose_workers(model: CrowdModel, rows: IntArray) -> FloatArray:
-    """Mass of some workers, (n_chosen, n_classes, n_states); -1 is somebody who is not known."""
+    """Mass of some workers, (n_chosen, n_classes, n_states); row -1 is an unknown worker."""
     pooled = model.mass.sum(axis=0)
     pooled = pooled / np.maximum(pooled.sum(axis=0), FLOOR) * max(model.pseudo_count, 1.0)
     mass = np.concatenate([model.mass, pooled[None]])
@@ -162,24 +161,24 @@ def _choose_workers(model: CrowdModel, rows: IntArray) -> FloatArray:
 
 
 def count_held_out_folds(n_labels: int, n_folds: int, least: int) -> int:
-    """How many folds of a log are held out, of at least so many: those that have ``ENOUGH_HELD_OUT`` labels."""
+    """Number of folds with about ``ENOUGH_HELD_OUT`` labels, at least ``least``."""
     needed = -(-ENOUGH_HELD_OUT * n_folds // max(n_labels, 1))
     return min(n_folds, max(least, needed, 1))
 
 
 def sum_gains(labels: SparseBlock, new: CrowdModel, live: CrowdModel) -> FloatArray:
-    """Sums over tasks by which the first of two models predicts labels better, each from the others of its task.
+    """Sum the gains of one model over another in predicting each label from the other labels of its task.
 
     Parameters
     ----------
     labels
-        Tasks as rows, labels as levels ``worker * n_classes + class``; tasks with one label say nothing.
+        Tasks as rows, labels as levels ``worker * n_classes + class``; tasks with one label are ignored.
     new, live
         Models of the same workers and classes, neither of which has seen these tasks.
 
     Returns
     -------
-    float64 of shape (N_SUMS,): what `pmflib.core.comparison.estimate_gain_per_cell` takes.
+    float64 of shape (N_SUMS,), for `pmflib.core.comparison.estimate_gain_per_cell`.
     """
     rows = np.flatnonzero(np.diff(labels.indptr) > 1)
     labels = labels.take(rows)
@@ -190,7 +189,7 @@ def sum_gains(labels: SparseBlock, new: CrowdModel, live: CrowdModel) -> FloatAr
 
 
 def _predict_others(labels: SparseBlock, model: CrowdModel) -> FloatArray:
-    """Log-probability of each task's labels, each from the others, summed: (n_tasks,), nats."""
+    """Log-probability of each label given the other labels of its task, summed by task, (n_tasks,), nats."""
     if model.pseudo_count == 0:
         model = replace(model, mass=model.mass + HALF_LABEL)
     weights = LogWeights.from_model(model, with_votes=False)
@@ -211,10 +210,10 @@ def _predict_others(labels: SparseBlock, model: CrowdModel) -> FloatArray:
 
 
 def make_gain(sums: FloatArray) -> PairedGain:
-    """Gain of a model from sums that `sum_gains` gave, added up."""
+    """Estimate the gain of a model from sums of `sum_gains`."""
     found = estimate_gain_per_cell(sums)
     return PairedGain(found.mean, found.error, int(sums[1]), int(sums[0]))
 
 
 NO_GAIN = np.zeros(N_SUMS)
-"""Sums over no task."""
+"""Zero sums."""

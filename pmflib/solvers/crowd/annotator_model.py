@@ -1,7 +1,7 @@
-"""The model of a crowd: how confusion matrices are parametrised, and what is known of every worker and of the classes.
+"""Models of a crowd: the parametrisation of the confusion matrices, and the estimated parameters.
 
-A class may have two subclasses of tasks, which workers label in different ways: a latent state is a subclass of a
-class. States are in the order of the subclasses, then of the classes: state ``s`` is of class ``s % n_classes``.
+A class may have two subclasses of tasks, which workers label differently: a latent state is a subclass of a class.
+States are ordered by subclass, then by class: state ``s`` has class ``s % n_classes``.
 """
 
 from __future__ import annotations
@@ -14,36 +14,35 @@ from pmflib.core.arrays import FLOOR, FloatArray
 from pmflib.core.errors import PmfError
 
 SECOND_SUBCLASS_POWER = 0.3
-"""Power of the label probabilities with which the second subclass starts, in [0, 1]: 0 would be guesses. Chosen on
-drawn logs: benchmarks/crowd/stress.py."""
+"""Power of the label probabilities in the start of the second subclass, in [0, 1]; 0 means guesses. Chosen by
+benchmarks/crowd/stress.py."""
 
 
 @dataclass(frozen=True)
 class AnnotatorModel:
-    """How the confusion matrices of workers are parametrised and estimated.
+    """Parametrisation of the confusion matrices of workers.
 
     Parameters
     ----------
     pseudo_count
-        Pseudo-labels for each worker and class, shared out as all workers label who are right as often; None learns
-        their number from how much workers differ, 0 is maximum likelihood.
+        Number of pseudo-labels for each worker and class, distributed like the pooled matrix of equally accurate
+        workers. None learns it from the differences between workers; 0 is maximum likelihood.
     variational
-        Whether a worker's labels are weighted by the mean of the logarithm of a probability, and not by the logarithm
-        of its mean: what is known from few labels counts for less.
+        Whether labels are weighted by the mean of the log-probability instead of the logarithm of the mean, so that
+        poorly known workers have less weight.
     balanced
-        Whether all classes are equally probable, whatever is found.
+        Whether all classes have the same prior probability.
     one_coin
-        Whether a worker is right with one probability for all classes, and wrong alike in all ways.
+        Whether each worker has one accuracy for all classes, and all mistakes are equally probable.
     votes
-        Whether the votes are evidence of their own while workers are estimated. It keeps a task's posterior near its
-        votes where the workers' labels say little about them, or mistakes have a common cause.
+        Whether the votes are additional evidence while workers are estimated. This keeps the posterior of a task near
+        its votes where the workers are poorly known, or their mistakes have a common cause.
     n_subclasses
-        Subclasses of every class, 1 or 2. Where tasks differ otherwise than in their class, labels depend on each other
-        given the class, and one state per class would be used for that: two classes would share one, and one class
-        would fill two. With states to spare, classes stay what the votes say they are.
+        Number of subclasses of every class, 1 or 2. If tasks of a class differ, for instance in difficulty, labels are
+        dependent given the class. With one state per class, the states would then model these differences instead of
+        the classes.
     ordinal
-        Whether classes are in order, and mistakes likelier the nearer they are: see
-        `pmflib.solvers.crowd.shrinkage`.
+        Whether classes are ordered, and near mistakes more probable: see `pmflib.solvers.crowd.shrinkage`.
     copiers
         Groups of workers who repeat each other's labels, each worker with the weight of its labels, in (0, 1]: see
         `pmflib.crowd.copied_labels`. All others have weight 1.
@@ -51,8 +50,7 @@ class AnnotatorModel:
     Raises
     ------
     PmfError
-        If pseudo_count or n_subclasses is out of range, or two subclasses are combined with what leaves them no
-        freedom, or ordered classes with what has no use for their order.
+        If pseudo_count or n_subclasses is out of range, or options cannot be combined.
     """
 
     pseudo_count: float | None = None
@@ -66,20 +64,20 @@ class AnnotatorModel:
 
     @property
     def weighs_votes(self) -> bool:
-        """Whether votes count by who gave them, and not at all where many are of workers who do not look at tasks.
+        """Whether votes are weighted by the agreement of their workers, and dropped if many are uninformative.
 
-        Not with one coin, which cannot be the matrix of a worker of one label, nor with classes that are equally
-        probable whatever is found: these need the votes.
+        Not with one coin, which cannot model a worker of constant labels, nor with balanced classes: both need the
+        votes.
         """
         return self.votes and not self.one_coin and not self.balanced
 
     @property
     def copied_groups(self) -> tuple[tuple[int, ...], ...]:
-        """Workers of each group who repeat each other's labels."""
+        """Workers of each group that repeats its labels."""
         return tuple(tuple(worker for worker, _ in group) for group in self.copiers)
 
     def weigh_workers(self, n_workers: int) -> FloatArray:
-        """Weight of each worker's labels, float64 of shape (n_workers,): 1, or less of those who repeat each other."""
+        """Weight of each worker's labels, float64 of shape (n_workers,): 1, or less for workers in `copiers`."""
         weights = np.ones(n_workers)
         for group in self.copiers:
             for worker, weight in group:
@@ -96,18 +94,17 @@ class AnnotatorModel:
         if self.n_subclasses == 2 and (self.one_coin or self.balanced or self.pseudo_count == 0):
             raise PmfError(
                 f"n_subclasses is 2, with pseudo_count {self.pseudo_count}, one_coin {self.one_coin} and balanced "
-                f"{self.balanced}; give 1, or leave these as they are: subclasses are distinguished by matrices that "
-                "are free, and shrunk"
+                f"{self.balanced}; give 1, or leave these at their defaults: subclasses need free and shrunk matrices"
             )
         if self.ordinal and (self.one_coin or self.pseudo_count == 0):
             raise PmfError(
-                f"ordinal is true, with pseudo_count {self.pseudo_count} and one_coin {self.one_coin}; the order of "
-                "classes is part of the prior of free matrices: leave it out, or these as they are"
+                f"ordinal is true, with pseudo_count {self.pseudo_count} and one_coin {self.one_coin}; leave these at "
+                "their defaults: the order of classes is part of the prior of free matrices"
             )
 
 
 MAXIMUM_LIKELIHOOD = AnnotatorModel(pseudo_count=0.0, variational=False, votes=False)
-"""Dawid and Skene's: a free confusion matrix for every worker, without pseudo-labels."""
+"""Dawid and Skene's model: a free confusion matrix for every worker, without pseudo-labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,22 +114,22 @@ class CrowdModel:
     Parameters
     ----------
     states
-        float64 of shape (n_states,), of the probabilities of the states: as many for each class as the annotator model
-        has subclasses.
+        float64 of shape (n_states,): parameters for the probabilities of the states.
     mass
-        float64 of shape (n_workers, n_classes, n_states), of the labels (second axis) by true state (third).
+        float64 of shape (n_workers, n_classes, n_states): parameters for the labels (second axis) by true state
+        (third).
     pseudo_count
-        How alike workers are, in labels, given or as learnt: the pseudo-labels in each column of ``mass``.
+        Number of pseudo-labels in each column of ``mass``, given or learnt.
     annotator_model
-        How the confusion matrices were estimated.
+        Parametrisation of the confusion matrices.
     vote_weight
-        Weight of the votes beside the labels, as if of so many more workers.
+        Weight of the votes relative to the labels of one worker.
     intercepts
-        float64 of shape (n_classes,), added to the log-weights of the classes where tasks are scored: what known labels
-        say of mistakes that all workers share, nats. None adds nothing.
+        float64 of shape (n_classes,), nats: added to the log-weights of the classes, to correct mistakes that all
+        workers share, see `pmflib.crowd.known_intercepts`. None adds nothing.
     label_mass
-        float64 of shape (n_workers * n_classes, n_states): expected labels that ``mass`` was estimated from, without
-        pseudo-labels. None takes ``mass`` for them.
+        float64 of shape (n_workers * n_classes, n_states): expected labels, without the pseudo-labels of ``mass``. None
+        means ``mass``.
     """
 
     states: FloatArray
@@ -145,14 +142,14 @@ class CrowdModel:
 
     @classmethod
     def from_probabilities(cls, prior: FloatArray, confusion: FloatArray) -> CrowdModel:
-        """Model of given probabilities, with maximum likelihood as its annotator model.
+        """Make a model of given probabilities, with maximum likelihood as its annotator model.
 
         Parameters
         ----------
         prior
-            float64 of shape (n_classes,), nonnegative: scaled to sum 1 where it is read.
+            float64 of shape (n_classes,), nonnegative; it is scaled to sum 1.
         confusion
-            float64 of shape (n_workers, n_classes, n_classes), labels by true class: columns are scaled likewise.
+            float64 of shape (n_workers, n_classes, n_classes), labels by true class; columns are scaled to sum 1.
         """
         return cls(prior, confusion, 0.0, MAXIMUM_LIKELIHOOD)
 
@@ -168,13 +165,13 @@ class CrowdModel:
 
     @property
     def prior(self) -> FloatArray:
-        """Probabilities of the classes, (n_classes,); even where no task was seen."""
+        """Probabilities of the classes, (n_classes,); uniform without tasks."""
         shares = self._state_prior.reshape(self.annotator_model.n_subclasses, -1)
         return np.asarray(shares.sum(axis=0))
 
     @property
     def confusion(self) -> FloatArray:
-        """Mean PMF of each worker's labels by true class, (n_workers, n_classes, n_classes); uniform if unknown."""
+        """Mean PMF of each worker's labels by true class, (n_workers, n_classes, n_classes); uniform without labels."""
         by_state = self._state_confusion
         n_subclasses = self.annotator_model.n_subclasses
         if n_subclasses == 1:
@@ -199,7 +196,7 @@ class CrowdModel:
         )
 
     def find_label_mass(self) -> FloatArray:
-        """Expected labels that the model was estimated from, as in ``label_mass``."""
+        """Expected labels from which the model was estimated, as in ``label_mass``."""
         return (
             self.mass.reshape(-1, self.states.size) if self.label_mass is None else self.label_mass
         )
@@ -207,7 +204,7 @@ class CrowdModel:
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
         """Log-weights of the states, (n_states,), and of labels, (n_workers * n_classes, n_states); nats.
 
-        Labels of workers who repeat each other have a power, so that all labels of such a group count as one.
+        Labels of workers who repeat each other are tempered, so that the labels of a group count as one.
         """
         if self.annotator_model.variational:
             weights = _take_mean_logs(self.mass)
@@ -222,7 +219,7 @@ class CrowdModel:
 
 
 def split_subclasses(model: CrowdModel) -> CrowdModel:
-    """Start with two subclasses of every class, as many tasks in each: the second is labelled nearer to guesses.
+    """Split every class into two equally large subclasses; labels of the second one are nearer to guesses.
 
     Parameters
     ----------
@@ -241,7 +238,7 @@ def split_subclasses(model: CrowdModel) -> CrowdModel:
 
 
 def put_workers_last(by_worker: FloatArray) -> FloatArray:
-    """From (n_workers, n_classes, n_states) to (n_classes, n_states, n_workers), in which sums are fast."""
+    """Transpose (n_workers, n_classes, n_states) to (n_classes, n_states, n_workers), where sums are fast."""
     return np.ascontiguousarray(by_worker.transpose(1, 2, 0))
 
 
@@ -251,11 +248,11 @@ def put_workers_first(by_cell: FloatArray) -> FloatArray:
 
 
 def _take_mean_logs(mass: FloatArray) -> FloatArray:
-    """Means of the logarithms of PMFs that have Dirichlet distributions, of the shape of their parameters."""
+    """Mean log-probabilities of PMFs with Dirichlet distributions, of the shape of their parameters."""
     from pmflib.kernels.digamma import digamma
 
     mass = put_workers_last(mass)
     logs = digamma(np.maximum(mass, FLOOR))
     logs -= digamma(np.maximum(mass.sum(axis=0), FLOOR))
-    # unnormalised weights below this are as good as zero, and safe to add up
+    # smaller weights have no effect, and their sums might overflow
     return put_workers_first(np.maximum(logs, np.log(FLOOR), out=logs))

@@ -1,14 +1,13 @@
-"""Confusion matrices shrunk toward those of like workers, and toward near mistakes of ordered classes.
+"""M-step: confusion matrices shrunk toward those of equally accurate workers, and mistakes of ordered classes.
 
-Every column of a confusion matrix, the PMF of a worker's labels of tasks of one class, has a Dirichlet prior. Its mean
-is the column that all workers have together, but for how often this worker is right: the labels of tasks of all classes
-say so together, and few of them suffice. How far workers differ otherwise determines the concentration of that prior:
-the pseudo-count.
+Every column of a confusion matrix, the PMF of a worker's labels for tasks of one class, has a Dirichlet prior. Its mean
+is the pooled column of all workers, adjusted to the accuracy of the worker, which the labels for all classes determine
+together. Its concentration, the pseudo-count, is learnt from how much workers differ otherwise.
 
-The mistakes that all workers make at tasks of one class are a PMF, and the classes' PMFs have a Dirichlet prior. Its
-mean falls with the distance from the true class, by the same factor for each step; that factor and the concentration
-are those that make the mistakes of the log most probable. A log whose mistakes do not go by distance gets a factor near
-1, and one with many labels is hardly changed.
+For ordered classes, the pooled mistakes for tasks of each class have a Dirichlet prior as well. Its mean decreases with
+the distance from the true class, by the same factor for each step. This factor and the concentration maximise the
+probability of the mistakes. If mistakes do not depend on the distance, the factor is near 1; with many labels, the
+prior has little influence.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ from pmflib.solvers.crowd.annotator_model import (
 )
 
 DECAY_VARIANCE = 4.0
-"""Prior variance of the logarithm of the factor by which mistakes change with each step; its mean is 0."""
+"""Prior variance of the log factor by which mistakes change with each step; its mean is 0."""
 DECAY_STEPS = 12
-"""Newton steps of that logarithm, of at most 1 each."""
+"""Number of Newton steps for this log factor, of at most 1 each."""
 FIRST_CONCENTRATION = 4.0
-"""Pseudo-mistakes for each class that learning starts from, and the mode of their Gamma prior of shape 2."""
+"""Initial concentration, and mode of its Gamma prior of shape 2."""
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 0.5, 100.0
-"""Limits of what is learnt."""
+"""Limits of the concentration."""
 CONCENTRATION_STEPS = 20
-"""Steps of Minka's fixed point: a pass makes them on one matrix, not on one for each worker."""
+"""Number of steps of Minka's fixed point."""
 
 
 def share_mistakes(counts: FloatArray) -> FloatArray:
-    """Share out the mistakes of all workers among the classes that they are mistaken for.
+    """Estimate the distribution of the pooled mistakes for each class, shrunk toward near classes.
 
     Parameters
     ----------
     counts
-        float64 of shape (n_classes, n_states), at least 0: labels by true state, in the order of the classes. A state
-        ``s`` is of class ``s % n_classes``.
+        float64 of shape (n_classes, n_states), at least 0: labels by true state, with classes in order. State ``s`` has
+        class ``s % n_classes``.
 
     Returns
     -------
-    float64 of the same shape: PMF of the wrong labels of each state, 0 at the right one.
+    float64 of the same shape: PMF of the wrong labels of each state, 0 at the correct one.
 
     References
     ----------
@@ -68,7 +67,7 @@ def share_mistakes(counts: FloatArray) -> FloatArray:
 
 
 def _shape_profile(mistakes: FloatArray, steps: FloatArray) -> FloatArray:
-    """PMFs of mistakes that change with each step by the factor that makes those of the log most probable."""
+    """PMFs of mistakes that change by a factor with each step; the factor is estimated."""
     totals, observed, log_factor = mistakes.sum(axis=0), float((mistakes * steps).sum()), 0.0
     for _ in range(DECAY_STEPS):
         profile = _decay(steps, log_factor)
@@ -86,7 +85,7 @@ def _decay(steps: FloatArray, log_factor: float) -> FloatArray:
 
 
 def _learn_concentration(mistakes: FloatArray, profile: FloatArray) -> float:
-    """Pseudo-mistakes of each state about the profile that make the mistakes most probable."""
+    """Estimate the concentration of the Dirichlet prior around the profile."""
     from pmflib.kernels.digamma import find_rises
 
     wrong = profile > 0
@@ -106,41 +105,38 @@ def _learn_concentration(mistakes: FloatArray, profile: FloatArray) -> float:
 class Shrinkage:
     """Parameters of the shrinkage.
 
-    Those marked [drawn] were chosen on drawn logs, benchmarks/crowd/stress.py, those marked [regimes] on the tuned half
-    of benchmarks/crowd/regimes.py.
+    Values marked [drawn] were chosen by benchmarks/crowd/stress.py, those marked [regimes] on the tuned half of
+    benchmarks/crowd/regimes.py.
 
     Parameters
     ----------
     first_pseudo_count
-        Pseudo-count that learning starts from, and the mode of its own prior, a Gamma distribution of shape 2.
+        Initial pseudo-count, and mode of its Gamma prior of shape 2.
     least_pseudo_count, most_pseudo_count
-        Limits of a pseudo-count that is learnt, in labels: workers who are all alike would make it infinite.
+        Limits of the pseudo-count, in labels; it would be infinite for identical workers.
     pseudo_count_steps
-        Steps of Minka's fixed point in one update: each costs as much as the rest of it, and passes repeat them.
+        Number of steps of Minka's fixed point in one update; each costs as much as the rest of the update.
     skill_variance
-        Prior variance of the workers' skills, how much higher their log odds of being right are than those of all
-        together [drawn].
-    skill_steps
-        Newton steps of a worker's skill in one update, of at most 1 each: the maximum is reached to six digits.
-    pooled_right
-        Pseudo-labels of the right class in every column of the pooled matrix: nobody is worse than chance unseen.
-    pooled_everywhere
-        Pseudo-labels in every cell of the pooled matrix: nothing is ruled out.
-    vote_weight
-        Weight of the votes as evidence of their own, as if of so many more workers, where workers gave few labels
+        Prior variance of the skills of the workers, their log odds of being correct relative to the pooled matrix
         [drawn].
+    skill_steps
+        Number of Newton steps for the skills in one update, of at most 1 each; they are exact to six digits.
+    pooled_right
+        Pseudo-labels of the correct class in every column of the pooled matrix.
+    pooled_everywhere
+        Pseudo-labels in every cell of the pooled matrix.
+    vote_weight
+        Weight of the votes as additional evidence where workers gave few labels, in votes of workers [drawn].
     halving_labels
-        Mean number of labels of a worker at which that weight is halved: the more there are, the more they say by
-        themselves [drawn].
+        Mean number of labels of a worker at which this weight is halved [drawn].
     scarce_weight
-        What is added to the weight, divided by the mean number of labels of a worker [drawn].
+        Term added to the weight, divided by the mean number of labels of a worker [drawn].
     agreement_tasks
-        Tasks that the agreement of all workers is worth beside those of one worker: see `measure_agreement`.
+        Pseudo-count of tasks with the mean agreement of all workers: see `measure_agreement`.
     least_agreement
-        Agreement below which a worker's votes say nothing of tasks: a constant label has 0.
+        Votes of workers with a smaller agreement are uninformative; a constant label has agreement 0.
     most_uninformed
-        Share of such labels, and of those that repeat others, from which on votes are no evidence of their own
-        [regimes].
+        Share of uninformative and repeated labels from which on votes are not used as evidence [regimes].
     """
 
     first_pseudo_count: float = 4.0
@@ -177,13 +173,13 @@ def update_crowd_model(
     state_mass
         float64 of shape (n_states,): tasks by posterior state.
     annotator_model
-        What is estimated.
+        Parametrisation of the confusion matrices.
     pseudo_count
-        The one before, where it is learnt.
+        Previous pseudo-count, if it is learnt.
 
     Returns
     -------
-    The crowd model; a worker without labels gets the pooled confusion matrix.
+    The crowd model; workers without labels have the pooled confusion matrix.
 
     Raises
     ------
@@ -192,7 +188,7 @@ def update_crowd_model(
 
     Notes
     -----
-    Time and memory are those of a few passes over ``level_mass``.
+    Time and memory correspond to a few passes over ``level_mass``.
 
     References
     ----------
@@ -229,10 +225,10 @@ def update_crowd_model(
 
 
 def _share_states(states: FloatArray, n_classes: int) -> FloatArray:
-    """Tasks by state, of the same classes, where no class has more of a later subclass than all classes on average.
+    """Limit the share of the second subclass of each class to its average over the classes.
 
-    With a share for each class, the second subclass of one class takes the hard tasks of all; with the same share for
-    all, a class without hard tasks must fill its second subclass with tasks of another one.
+    With unlimited shares, the second subclass of one class would take the hard tasks of all classes. With equal shares,
+    a class without hard tasks would fill its second subclass with tasks of another class.
     """
     by_subclass = states.reshape(-1, n_classes)
     totals = by_subclass.sum(axis=0)
@@ -242,17 +238,16 @@ def _share_states(states: FloatArray, n_classes: int) -> FloatArray:
 
 
 def _weigh_votes(labels: FloatArray, annotator_model: AnnotatorModel) -> float:
-    """Weight of the votes: the larger the fewer labels there are of a worker, for workers are then little known.
+    """Weight of the votes: large where workers gave few labels and are poorly known, and vanishing as labels grow.
 
-    It vanishes as labels grow: what workers do is then known without the votes. Where many labels are those of workers
-    who do not look at tasks, or repeat those of others, votes are theirs: then they are no evidence. Models that do not
-    weigh votes keep theirs.
+    For models that weigh votes, it decreases with the share of labels that are uninformative or repeat others, because
+    these dominate the votes.
     """
     n_classes, n_states, n_workers = labels.shape
     given = labels.sum(axis=(0, 1))
-    # masses of posteriors, which add up to numbers of labels but for rounding
+    # masses of posteriors add up to numbers of labels, up to rounding
     n_labels = max(round(float(given.sum())), 1)
-    # one over the mean number of labels of those who gave any
+    # one over the mean number of labels of the workers with labels
     scarcity = int((given > 0.5).sum()) / n_labels
     need = (SHRINKAGE.halving_labels * scarcity) ** 2
     weight = SHRINKAGE.vote_weight * need / (1.0 + need) + SHRINKAGE.scarce_weight * scarcity
@@ -268,9 +263,9 @@ def _weigh_votes(labels: FloatArray, annotator_model: AnnotatorModel) -> float:
 def measure_agreement(labels: FloatArray) -> FloatArray:
     """Agreement of each worker with the classes of tasks beyond chance, Cohen's kappa, float64 of shape (n_workers,).
 
-    Chance is to give labels as often, but without a look at the task: a worker of one label has exactly 0, even where
-    most tasks have that class. It is shrunk toward that of all workers together by a few tasks, so that little is said
-    of who gave few labels, or labelled tasks of hardly more than one class.
+    Chance means labels with the same frequencies, independent of the task: a constant label has agreement 0, even if
+    most tasks have this class. The agreement is shrunk toward that of all workers by a few pseudo-tasks, for workers
+    with few labels, or with tasks of hardly more than one class.
 
     Parameters
     ----------
@@ -291,7 +286,7 @@ def measure_agreement(labels: FloatArray) -> FloatArray:
 
 
 def _pool(labels: FloatArray, annotator_model: AnnotatorModel) -> FloatArray:
-    """Confusion matrix of all workers together, (n_classes, n_states)."""
+    """Estimate the pooled confusion matrix of all workers, (n_classes, n_states)."""
     total = (
         labels.sum(axis=2)
         + SHRINKAGE.pooled_everywhere
@@ -307,14 +302,14 @@ def _pool(labels: FloatArray, annotator_model: AnnotatorModel) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def _mark_right(n_classes: int, n_states: int) -> FloatArray:
-    """Where labels are right, (n_classes, n_states): 1, and 0 elsewhere; not to be changed."""
+    """Indicator of correct labels, (n_classes, n_states), 1 or 0; read-only."""
     marks = np.tile(np.eye(n_classes), n_states // n_classes)
     marks.flags.writeable = False
     return marks
 
 
 def _share_evenly(labels: FloatArray) -> FloatArray:
-    """Labels as right and wrong alone, every class and every mistake alike."""
+    """Average labels over all correct cells, and over all wrong cells."""
     n_classes = len(labels)
     right = np.trace(labels)
     wrong = labels.sum(axis=(0, 1)) - right
@@ -326,10 +321,10 @@ def _share_evenly(labels: FloatArray) -> FloatArray:
 
 
 def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) -> FloatArray:
-    """Pooled matrix as it is for workers who are right as often as each: (n_classes, n_states, n_workers).
+    """Adjust the pooled matrix to the accuracy of each worker: (n_classes, n_states, n_workers).
 
-    The odds of being right are those of the pooled matrix times a factor of the worker, the same for all classes, whose
-    logarithm is normal and found by Newton's steps; mistakes are shared out as in the pooled matrix.
+    The odds of a correct label are those of the pooled matrix times a factor of the worker, the same for all classes.
+    Its logarithm has a normal prior and is found by Newton's method. Mistakes are distributed as in the pooled matrix.
     """
     from pmflib.kernels.digamma import find_skills
 
@@ -339,7 +334,7 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
     states = np.arange(n_states)
     named = states % n_classes
     totals, right = labels.sum(axis=0), labels[named, states]
-    # labels of tasks of one state repeat what the worker's own column says: more of them say no more of the skill
+    # many labels for one state determine the worker's own column, but hardly the skill
     worth = (1.0 + pseudo_count) / (totals + pseudo_count)
     totals *= worth
     right *= worth
@@ -356,10 +351,10 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
 
 
 def _expect_guesses(labels: FloatArray, means: FloatArray, pseudo_count: float) -> None:
-    """Let workers label a second subclass as the first one, but nearer to guesses; means are changed in place.
+    """Set the prior means of second subclasses, in place: the worker's columns of the first ones, nearer to guesses.
 
-    Toward all workers' labels of that subclass it would be free to become another class: the few labels that a worker
-    gives there do not hold it.
+    With the pooled labels of the second subclass as means, it could drift to another class, because single workers give
+    few labels there.
     """
     n_classes, n_states, _ = labels.shape
     for state in range(n_classes, n_states):
@@ -370,11 +365,11 @@ def _expect_guesses(labels: FloatArray, means: FloatArray, pseudo_count: float) 
 
 
 def _learn_pseudo_count(labels: FloatArray, means: FloatArray, pseudo_count: float) -> float:
-    """Raise the probability of the labels, given the prior's means, and of the pseudo-count itself, by a few steps."""
+    """Improve the posterior of the pseudo-count, given the prior means, by a few steps of the fixed point."""
     from pmflib.kernels.digamma import find_rises
 
     totals = labels.sum(axis=0).reshape(-1)
-    # cells and columns at once: in short logs calls take longer than numbers
+    # cells and columns in one call: for short logs, calls dominate the time
     values = np.concatenate([labels.reshape(-1), totals])
     shares = np.ones(values.size)
     n_cells = labels.size

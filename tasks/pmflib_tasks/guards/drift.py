@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks, sum_pairs
+from pmflib.display.summary import percent
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.schema import Schema
 from pmflib_tasks.config import QualityConfig
@@ -24,7 +25,7 @@ from pmflib_tasks.guards.counts import (
     estimate_design_effect,
     iterate_pairs,
 )
-from pmflib_tasks.guards.findings import Measurement, write_share
+from pmflib_tasks.guards.findings import Measurement
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, FileChange
 
 MOST_LISTED = 50
@@ -407,7 +408,7 @@ def _name_in(family: Family, subject: str) -> Callable[[int], str]:
 
 
 def _describe(name: str, found: HomogeneityTests, index: int) -> str:
-    moved = write_share(found.total_variation[index])
+    moved = percent(found.total_variation[index])
     n_new, n_live = int(found.n_new[index]), int(found.n_reference[index])
     return (
         f"{name}: stability index {found.stability_index[index]:.2f}, at least {found.least_index[index]:.2f} beyond "

@@ -112,11 +112,6 @@ def _assess(measured: Measurement, config: QualityConfig) -> Finding:
     )
 
 
-def write_share(share: float) -> str:
-    """Write a share as a percentage."""
-    return f"{100 * share:.3g} %"
-
-
 def accept(findings: Sequence[Finding]) -> list[Finding]:
     """Mark findings that would stop a run as accepted."""
     return [

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.core.arrays import IntArray
+from pmflib.display.summary import percent
 from pmflib.ingest.dataset.file_accounts import FileAccount
-from pmflib_tasks.guards.findings import Measurement, write_share
+from pmflib_tasks.guards.findings import Measurement
 from pmflib_tasks.guards.row_guards import (
     LEAST_ROWS_OF_TWINS,
     LEAST_SIBLINGS,
@@ -131,7 +132,7 @@ def _measure_shares(
         measured = max(usual - SPREAD_FACTOR * spread - most, 0.0)
     else:
         measured = (usual - SPREAD_FACTOR * min(spread, usual / 6)) / most
-    said += f", against {write_share(usual)} in the median of {shares.size} earlier nights"
+    said += f", against {percent(usual)} in the median of {shares.size} earlier nights"
     return Measurement(guard, "all new files", measured, said)
 
 

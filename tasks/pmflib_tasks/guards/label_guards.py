@@ -10,6 +10,7 @@ import numpy as np
 
 from pmflib.core.arrays import IntArray
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
+from pmflib.display.summary import percent
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.spills import find_levels
 from pmflib.schema import Schema
@@ -19,7 +20,7 @@ from pmflib.store.file_digests import read_checked
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.counts import compare_counts, estimate_correlation
 from pmflib_tasks.guards.drift import DriftTests, measure_drift
-from pmflib_tasks.guards.findings import Measurement, write_share
+from pmflib_tasks.guards.findings import Measurement
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, bound_share
 
 LABELS_SHOWN = 5
@@ -157,8 +158,8 @@ def measure_agreement(
         # pairs of one task are dependent: the number of tasks is the effective number of pairs
         least = bound_share(round((1 - n_agree / n_pairs) * n_tasks), n_tasks) - (1 - usual)
         sentence = (
-            f"new labels agree in {write_share(n_agree / n_pairs)} of {n_pairs:,} pairs with other labels of their "
-            f"task, against {write_share(usual)} so far"
+            f"new labels agree in {percent(n_agree / n_pairs)} of {n_pairs:,} pairs with other labels of their "
+            f"task, against {percent(usual)} so far"
         )
         yield Measurement("label_agreement", "new labels", max(least, 0.0), sentence)
     yield _measure_copies(new, agree, workers)
@@ -187,7 +188,7 @@ def _measure_copies(new: WorkerPairCounts, agree: IntArray, workers: Sequence[st
     share = float(new.n_labels[copying].sum() / max(new.n_labels.sum(), 1))
     sentence = (
         f"{int(alike.sum())} pairs of workers agree far more often than they do with others; "
-        f"{write_share(share)} of the new labels may be copies"
+        f"{percent(share)} of the new labels may be copies"
     )
     both = np.union1d(new.first[alike], new.second[alike]).tolist()
     named = tuple(workers[row] for row in both)
@@ -201,7 +202,7 @@ def _measure_busiest(file: LabelFile, before: IntArray, schema: Schema) -> Measu
     more = max(bound_share(int(rows[busiest]), total) - usual, 0.0)
     sentence = (
         f"{file.name}: {int(rows[busiest]):,} of {total:,} labels are by one worker, "
-        f"{write_share(rows[busiest] / total)}; the largest such share of an earlier file is {write_share(usual)}"
+        f"{percent(rows[busiest] / total)}; the largest such share of an earlier file is {percent(usual)}"
     )
     named = (schema.names[busiest],)
     return Measurement("worker_rows", file.name, more, sentence, named=named)

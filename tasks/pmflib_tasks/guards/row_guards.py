@@ -9,11 +9,12 @@ from statistics import median
 
 import numpy as np
 
+from pmflib.display.summary import percent
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.counts import QUANTILE
-from pmflib_tasks.guards.findings import Measurement, write_share
+from pmflib_tasks.guards.findings import Measurement
 
 LEAST_SIBLINGS = 5
 """Minimum number of earlier files or nights to compare with: the spread of fewer is hardly known."""
@@ -129,13 +130,13 @@ def measure_rows(
     said = f"{encoded:,} of {rows:,} rows were encoded"
     yield Measurement("least_rows", "all rows", encoded, said)
     share = unfit / max(rows, 1)
-    said = f"{unfit:,} of {rows:,} rows do not fit: {write_share(share)}"
+    said = f"{unfit:,} of {rows:,} rows do not fit: {percent(share)}"
     yield Measurement("quarantine", "all rows", share, said)
     for reason, number in account.reasons.items():
         if reason == "duplicate" and reason not in config.reasons:
             continue
         share = number / max(rows, 1)
-        said = f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
+        said = f"{number:,} of {rows:,} rows are in quarantine for {reason}: {percent(share)}"
         if reason == "undecodable" and number:
             said += "; is source.encoding right (`pmf check` finds it out)?"
         yield Measurement("reason", reason, share, said, config.reasons.get(reason))
@@ -145,7 +146,7 @@ def measure_rows(
         said = f"{change.subject}: {unfit:,} of {rows:,} rows do not fit"
         if unfit:
             reasons = {k: n for k, n in change.file.rows.reasons.items() if k != "duplicate"}
-            said += f" ({_list_counts(reasons)}): at least {write_share(least)} beyond chance"
+            said += f" ({_list_counts(reasons)}): at least {percent(least)} beyond chance"
         yield Measurement("file_quarantine", change.subject, least, said)
     yield from _find_equal_bytes(files)
     for change in changes.new:
@@ -155,7 +156,7 @@ def measure_rows(
         share = file.duplicates / encoded
         said = (
             f"{change.subject}: {file.duplicates:,} of {encoded:,} rows are superseded by others: "
-            f"{write_share(share)}"
+            f"{percent(share)}"
         )
         if file.superseded_by:
             said += f" (by those of {_list_counts(file.superseded_by)})"
@@ -204,7 +205,7 @@ def _measure_losses(
     before, now = last_account.rows_encoded, account.rows_encoded
     lost = max(before - now, 0) / max(before, 1)
     said = f"{now:,} rows encoded after {before:,} in the last run"
-    said += f": {write_share(lost)} fewer" if lost else ""
+    said += f": {percent(lost)} fewer" if lost else ""
     yield Measurement("rows_lost", "all rows", lost, said)
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
+from pmflib.display.summary import percent
 from pmflib.ingest.dataset.accounts import TimeSpan
 from pmflib.ingest.dataset.file_accounts import FileAccount
-from pmflib_tasks.guards.findings import Measurement, write_share
+from pmflib_tasks.guards.findings import Measurement
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, FileChange
 
 UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
@@ -136,7 +137,7 @@ def _measure_future(
     later = count_later(change.file.name, limit)
     share = min(later / max(n_rows, 1), 1.0)
     sentence = (
-        f"{change.file.name}: {later:,} rows ({write_share(share)}) have a time {bound}; the latest is "
+        f"{change.file.name}: {later:,} rows ({percent(share)}) have a time {bound}; the latest is "
         f"{_show(times.newest, per_second)}"
     )
     return Measurement("future_rows", change.file.name, share, sentence)

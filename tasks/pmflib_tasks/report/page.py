@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmflib.cluster.memory import format_bytes
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import mask_secrets, show_text
 from pmflib.display.drawing import write_text
+from pmflib.display.summary import format_seconds
 from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS
 from pmflib.store.objects.local_folder import replace_file
 from pmflib_tasks.guards.run_differences import flatten
@@ -33,6 +34,7 @@ from pmflib_tasks.report.sentences import (
     summarise_run,
     summarise_states,
 )
+from pmflib_tasks.scoring.target_report import MEASURES, PREDICTORS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,16 +45,6 @@ ROWS_SHOWN = 10
 """Number of rows of a long table shown at first; the rest can be unfolded."""
 NOTHING = "\N{EN DASH}"
 """Text of an absent value in tables."""
-PREDICTIONS = ("model", "majority class", "naive Bayes", "logistic regression")
-"""Predictors of a target, in the order of the columns."""
-MEASURES = {
-    "accuracy": "accuracy",
-    "log_loss": "log-loss, nats",
-    "auc": "area under the curve",
-    "brier": "Brier score",
-    "calibration_error": "calibration error",
-}
-"""Names of the measures of a target."""
 
 
 def render_page(report: RunReport) -> str:
@@ -93,7 +85,7 @@ def render_page(report: RunReport) -> str:
         cards=CARDS,
         rows_shown=ROWS_SHOWN,
         states_shown=STATES_SHOWN,
-        predictions=PREDICTIONS,
+        predictions=PREDICTORS,
         measures=MEASURES,
         least_cells=LEAST_CELLS,
         most_compared=MAX_COMPARED_LEVELS,
@@ -140,8 +132,8 @@ def _open_environment() -> Environment:
     environment.filters |= {
         "percent": as_percent,
         "number": _write_number,
-        "seconds": _write_seconds,
-        "size": _write_size,
+        "seconds": format_seconds,
+        "size": lambda size: NOTHING if size is None else format_bytes(size),
         "short": write_text,
         "sentence": as_sentence,
         "masked": mask_secrets,
@@ -171,22 +163,3 @@ def _write_number(value: Any, digits: int = 3, signed: bool = False) -> str:
     if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 1000):
         return f"{value:+,.0f}" if signed else f"{value:,.0f}"
     return f"{value:+,.{digits}f}" if signed else f"{value:,.{digits}f}"
-
-
-def _write_seconds(seconds: float) -> str:
-    """Format a time as "0.4 s", "12 s" or "0:02:05"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 120 else str(timedelta(seconds=round(seconds)))
-
-
-def _write_size(n_bytes: int | None) -> str:
-    """Format a number of bytes."""
-    if n_bytes is None:
-        return NOTHING
-    size, unit = float(n_bytes), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
-    return f"{size:,.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:,.1f} {unit}"

@@ -16,6 +16,15 @@ PREDICTORS = ("model", "majority class", "naive Bayes", "logistic regression")
 
 MODEL, MAJORITY, NAIVE_BAYES, LOGISTIC = PREDICTORS
 
+MEASURES = {
+    "accuracy": "accuracy",
+    "log_loss": "log-loss (nats)",
+    "auc": "area under the curve",
+    "brier": "Brier score",
+    "calibration_error": "calibration error",
+}
+"""Names of the measures of a target, in the order shown."""
+
 SURE = 2.0
 """Minimum difference, in standard errors, that the verdict calls one."""
 

@@ -8,8 +8,8 @@ from pmflib.core.defaults import RANKS_BY_PAIRS
 from pmflib.core.errors import RankError
 from pmflib.fitting.composite_likelihood import hold_out_rounds, score_pairs
 from pmflib.fitting.ranks import by_pairs
+from pmflib.fitting.ranks.by_pairs import make_rank_grid
 from pmflib.fitting.ranks.folds import RankFold, RankJob, fit_rank
-from pmflib.fitting.ranks.pair_search import make_rank_grid
 from pmflib.model.sampling import sample_codes
 from pmflib.synthetic.planted_models import published_factors
 
