@@ -23,6 +23,11 @@ def test_describe_agreement__names_tasks_and_workers():
     assert "0.612" not in next(describe_agreement(alone))
 
 
+def test_describe_agreement__names_classes_that_the_fit_hardly_uses():
+    found = replace(SUMMARY, labels=70, prior=[0.99, 0.01], unused_classes=["dog"])
+    assert "dog" in "\n".join(describe_agreement(found))
+
+
 def test_label_summary__is_read_back():
     found = replace(SUMMARY, method="ds", known=2)
     assert LabelSummary.find(found.to_json()) == found

@@ -125,7 +125,7 @@ def test_find_labels__ordered_classes_equal_those_in_memory(crowd, log, workers)
     expected = aggregate(log[0], classes=[2, 0, 1], ordinal=True, max_passes=500)
     found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in (2, 0, 1)], axis=1)
     np.testing.assert_allclose(found, expected.probabilities, atol=1e-8)
-    with pytest.raises(SchemaError, match="classes"):
+    with pytest.raises(SchemaError, match="ordinal"):
         run(crowd, workers, ordinal=True)
     with pytest.raises(ConfigError, match="ordinal"):
         make_crowd({"ordinal": True, "method": "robust"})
