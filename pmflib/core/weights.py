@@ -1,4 +1,4 @@
-"""Weights of samples: fixed-point integers in a stated unit, their sums, and how many samples they are worth."""
+"""Weights of samples: fixed-point integers in a stated unit, their sums, and effective numbers of samples."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
 
 MOST_DECIMALS = 6
-"""Decimals that are kept where no unit is given: a weight of 1 then has a rounding error of half a millionth."""
+"""Maximum number of decimals that are kept by default: a weight of 1 then has a rounding error of half a millionth."""
 LIMIT = 1 << 63
-"""What a sum of weights, in units, must stay below: cells of tables are int64, and none is above the sum."""
+"""Upper bound of a sum of weights, in units: cells of tables are int64, and none is above the sum."""
 LARGEST = 1 << 53
-"""Largest weight of a stored sample, in units: up to there doubles hold whole numbers exactly."""
+"""Largest weight of a stored sample, in units: doubles hold whole numbers exactly up to it."""
 LIMB = 21
-"""Bits of a part of a weight: products of two parts of two million rows add up below `LIMIT`."""
+"""Bits of a part of a weight: sums of products of two parts over two million rows stay below `LIMIT`."""
 
 
 @dataclass(frozen=True)
 class WeightSums:
-    """What some weights, and their squares, add up to, by fold: exact integers, which add and subtract.
+    """Sums of weights and of squared weights by fold: exact integers, which add and subtract.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class WeightSums:
     squares: tuple[int, ...]
 
     def add(self, other: WeightSums, sign: int = 1) -> WeightSums:
-        """Sums of both, or without the other.
+        """Add the sums of others, or subtract them with a sign of -1.
 
         Raises
         ------
         PmfError
-            If the units differ, or the sum could not be held.
+            If the units differ, or the sum is not below `LIMIT`.
         """
         if other.decimals != self.decimals:
             raise PmfError(
@@ -56,27 +56,27 @@ class WeightSums:
         return WeightSums(self.decimals, totals, squares)
 
     def select(self, folds: Sequence[int]) -> WeightSums:
-        """Sums of some folds."""
+        """Select the sums of some folds."""
         totals, squares = (tuple(x[fold] for fold in folds) for x in (self.totals, self.squares))
         return WeightSums(self.decimals, totals, squares)
 
     def merge(self) -> WeightSums:
-        """Sums of all folds as one."""
+        """Merge the sums of all folds into one."""
         return WeightSums(self.decimals, (sum(self.totals),), (sum(self.squares),))
 
     @classmethod
     def stack(cls, parts: Sequence[WeightSums]) -> WeightSums:
-        """Sums of as many folds as there are parts, at least one, of a fold each."""
+        """Stack the sums of single folds, at least one."""
         totals = tuple(part.totals[0] for part in parts)
         return cls(parts[0].decimals, totals, tuple(part.squares[0] for part in parts))
 
     def are_equal(self, n_rows: int) -> bool:
-        """Whether so many rows, whose weights these sums are of, all have the same one."""
+        """Whether all rows, given their number, have the same weight."""
         return sum(self.totals) ** 2 == n_rows * sum(self.squares)
 
     @property
     def n_effective(self) -> float:
-        """Kish's effective number of samples, (sum w)^2 / sum w^2: what as many equal weights would be worth."""
+        """Kish's effective number of samples, (sum w)^2 / sum w^2."""
         squares = sum(self.squares)
         return sum(self.totals) ** 2 / squares if squares else 0.0
 
@@ -86,13 +86,13 @@ class WeightSums:
         return sum(self.totals) / 10.0**self.decimals
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; squares may be larger than a double holds, and are texts."""
+        """Convert to plain JSON types; squares are texts, as they may exceed the precision of a double."""
         squares = [str(each) for each in self.squares]
         return {"decimals": self.decimals, "totals": list(self.totals), "squares": squares}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> WeightSums:
-        """What `to_json` was called on."""
+        """Restore the sums from the output of `to_json`."""
         return cls(
             int(found["decimals"]),
             tuple(int(each) for each in found["totals"]),
@@ -133,9 +133,11 @@ class Weights:
         return self.sums.n_effective
 
     def scale(self) -> FloatArray | None:
-        """Number of samples that each row counts for in a fit; they add up to `n_effective`, rounded. None is one each.
+        """Scale weights to the number of samples that each row stands for; their sum is `n_effective`, rounded.
 
-        float64 of shape (n_rows,). Equal weights say nothing, whatever they are.
+        Returns
+        -------
+        float64 of shape (n_rows,); None for equal weights, which count 1 each.
         """
         units = self.units
         if not units.size or int(units.min()) == int(units.max()):
@@ -158,13 +160,13 @@ def read_weights(
     decimals
         Decimals that are kept, 0 to 18; None keeps as few as hold all weights, at most `MOST_DECIMALS`.
     name
-        What the argument is called in messages.
+        Name of the argument in messages.
 
     Raises
     ------
     PmfError
-        If a weight is missing, 0, negative or infinite, is less than half a unit, or there are not as many as rows; if
-        the sum of all, in units, is not below 2**63.
+        If a weight is missing, 0, negative, infinite or less than half a unit; if the number of weights is not that of
+        the rows; if their sum, in units, is not below 2**63.
     """
     values = _read_numbers(weight, n_rows, name)
     if decimals is not None and not 0 <= decimals <= 18:
@@ -191,7 +193,7 @@ def read_weights(
 
 
 def read_shares(weight: object | None, n_rows: int) -> FloatArray:
-    """Weights of rows of which some may be left out: float64 of shape (n_rows,), at least 0; 1 each for None.
+    """Read weights of at least 0, which leave rows out: float64 of shape (n_rows,), 1 each for None.
 
     Raises
     ------
@@ -207,7 +209,7 @@ def read_shares(weight: object | None, n_rows: int) -> FloatArray:
 
 
 def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
-    """Numbers, float64 of shape (n_rows,), whatever their values."""
+    """Read numbers of any value: float64 of shape (n_rows,)."""
     try:
         values = np.asarray(weight, np.float64)
     except (TypeError, ValueError):
@@ -222,7 +224,7 @@ def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
 
 
 def find_decimals(values: FloatArray) -> int:
-    """Least decimals that hold all weights but for a rounding of doubles; at most `MOST_DECIMALS`."""
+    """Find the least number of decimals that represents all weights up to rounding; at most `MOST_DECIMALS`."""
     for decimals in range(MOST_DECIMALS):
         scaled = values * 10.0**decimals
         if (np.abs(scaled - np.rint(scaled)) <= 1e-12 * scaled).all():
@@ -231,7 +233,7 @@ def find_decimals(values: FloatArray) -> int:
 
 
 def check_total(total: float, decimals: int, name: str = "weight") -> None:
-    """Refuse weights whose sum, in units, is not below `LIMIT`.
+    """Check that a sum of weights, in units, is below `LIMIT`.
 
     Raises
     ------
@@ -246,12 +248,12 @@ def check_total(total: float, decimals: int, name: str = "weight") -> None:
 
 
 def sum_exactly(units: IntArray) -> int:
-    """Sum of int64 at least 0, exactly, whether or not it fits into 63 bits."""
+    """Exact sum of int64 of at least 0, which may exceed 63 bits."""
     return (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
 
 
 def sum_squares(units: IntArray) -> int:
-    """Sum of squares of int64, exactly."""
+    """Exact sum of squares of int64."""
     total = 0
     for start in range(0, units.size, 1 << LIMB):
         part = units[start : start + (1 << LIMB)]
@@ -262,7 +264,7 @@ def sum_squares(units: IntArray) -> int:
 
 
 def note_weights(n_rows: int, n_effective: float) -> str:
-    """Say how many samples some with weights are worth."""
+    """Write a note on the effective number of weighted samples."""
     return (
         f"weighted: {n_rows:,} samples are worth {n_effective:,.0f} (Kish), in which likelihoods, criteria and "
         "pseudo-counts are"

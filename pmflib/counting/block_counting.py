@@ -314,25 +314,34 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
 def add_weighted_rows(
     block: DenseBlock, rows: IntArray, units: IntArray, offsets: IntArray, table: IntArray
 ) -> None:
-    """Add the weights of rows to the pair counts of a table, in place, as exact integers.
+    """Add the weights of the rows that have each pair to a table, in place: exact integers.
 
     Parameters
     ----------
     block
         Valid samples.
     rows
-        int64 of shape (n_rows,): rows to count.
+        int64 of shape (n_rows,): rows that are counted.
     units
-        int64 of shape (n_rows,), at least 1: their weights; their sum plus that of the table must be below 2**63.
-    offsets, table
+        int64 of shape (n_rows,), at least 1: weights, whose sums stay below 2**63. Or int64 of shape (n_rows,
+        n_weights), of any sign: several weights for each row.
+    offsets
         As for `add_block`.
+    table
+        int64 of shape (n_levels, n_levels); with several weights, (n_weights, n_levels, n_levels). Upper triangles
+        grow.
 
     Notes
     -----
-    If most cells are observed, groups of variables are counted together in tables that fit in cache. With many
-    variables and weights of few binary digits, rows are counted once for each binary digit of their weight that is 1,
-    by the fastest kernel. Otherwise weights are scattered.
+    Groups of variables are counted together, in tables that fit into a cache, if enough cells are observed. With many
+    variables and weights of few binary digits, rows are counted once for each digit of their weight. Otherwise weights
+    are scattered. Several weights are added side by side, for groups of variables.
     """
+    if units.ndim == 2:
+        from pmflib.kernels.replicate_sums import add_replicates  # numba loads on first use
+
+        add_replicates(block.codes[rows], units, offsets, table)
+        return
     sample = block.take(rows[:: max(1, rows.size // SAMPLED_ROWS)])
     work = replace(measure_work(sample, offsets), n_rows=rows.size)
     costs = estimate_costs(work)

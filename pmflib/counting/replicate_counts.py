@@ -1,8 +1,7 @@
-"""Pair counts for replicate weights, stored as exact integer differences from the counts with full weights.
+"""Pair counts of each replicate of the weights, stored as exact differences from the counts of the whole.
 
-For replicates that omit or reweight single units, most differences are 0; for half-sample replicates they are small
-numbers. Differences are integer sums: they can be added across increments, and subtracting samples leaves exactly the
-rest.
+Most differences of a replicate that leaves a unit out are 0, and those of half samples are smaller numbers. They are
+sums of integers, so that increments add to them and removed samples are subtracted.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import SourceError, StoreError
 from pmflib.core.weights import check_total
+from pmflib.counting.block_counting import add_weighted_rows
 from pmflib.counting.increments import DatasetChange, Increment
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
@@ -48,20 +49,19 @@ KIND = "replicate counts"
 LANES = 8
 """Number of replicates that the kernel counts in about the time of one."""
 ROWS_AT_ONCE = 1 << 15
-"""Minimum number of rows counted together from several blocks, since each kernel call sums thousands of cells."""
+"""Minimum number of rows that are counted together, from several blocks: each call of the kernel sums up thousands of
+cells."""
 TABLE_BYTES = 1 << 27
-"""Maximum size in bytes of the tables that a task counts into, except for `LANES` tables; wide schemas need several
-passes over the samples.
-"""
+"""Maximum size in bytes of the tables of a task, but at least `LANES` tables; wide schemas take several passes."""
 
 
 class ReplicateCounts:
-    """Counts of replicates on disk, stored with the full-weight counts and read one by one.
+    """Stored pair counts of replicates.
 
     Parameters
     ----------
     folder
-        Folder of counts of samples with replicate weights.
+        Folder of the counts of samples with replicate weights.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class ReplicateCounts:
     Raises
     ------
     StoreError
-        If there are none, or they are damaged.
+        If there are no such counts, or they are damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ class ReplicateCounts:
         self.n_replicates = len(self.totals)
 
     def read_differences(self, first: int, stop: int) -> IntArray:
-        """Read the differences of some replicates: int64 of shape (n, n_levels, n_levels), upper triangles.
+        """Read the differences of some replicates from the whole: int64 (n, n_levels, n_levels), upper triangles.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class ReplicateCounts:
 
 
 def choose_at_once(n_levels: int, n_replicates: int) -> int:
-    """Return the number of replicates counted in one pass: as many as fit in `TABLE_BYTES`, at least `LANES`."""
+    """Number of replicates that are counted in one pass: as many as fit into `TABLE_BYTES`, but at least `LANES`."""
     fitting = TABLE_BYTES // (8 * n_levels**2) // LANES * LANES
     return min(n_replicates, max(LANES, fitting))
 
@@ -114,7 +114,7 @@ def count_replicates(
     folder: Path,
     schema: Schema,
 ) -> None:
-    """Count pairs of stored samples for each replicate, and write the differences from the full-weight counts.
+    """Count the pairs of stored samples for each replicate, and write the differences from the whole.
 
     Parameters
     ----------
@@ -123,11 +123,11 @@ def count_replicates(
     blocks
         All samples, with weights and replicate weights.
     increment
-        Counts to start from, with the same replicates, and the samples added and removed; None counts all samples.
+        Counts of the same replicates to start from, and the samples added and removed; None counts all.
     n_replicates
         Number of replicate weights per sample.
     folder
-        Folder of the full-weight counts, to which a Zarr group is added.
+        Folder of the counts of the whole, to which a Zarr group is added.
     schema
         Variables of the counts.
 
@@ -136,7 +136,7 @@ def count_replicates(
     PmfError
         If the weights of a replicate sum to 2**63 units or more.
     SourceError
-        If all weights of a replicate are 0, so that no estimate can be computed from it.
+        If all weights of a replicate are 0, as it gives no estimate.
     StoreError
         If the samples or the counts to start from cannot be read.
     """
@@ -187,12 +187,12 @@ def count_replicates(
 
 
 HALF = 32
-"""Number of bits in the lower part of a sum of weights, which may overflow before it is checked."""
+"""Bits of the lower part of a sum of weights, which may not fit into int64 before it is checked."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Tables of some replicates, and upper and lower parts of their total weights: int64 of shape (2, n_replicates)."""
+    """Tables of some replicates, and the upper and lower parts of the sums of their weights: (2, n_replicates)."""
 
     tables: IntArray
     totals: IntArray
@@ -220,7 +220,7 @@ def _count_group(
     stop: int,
     n_replicates: int,
 ) -> _Sums:
-    """Count added (1) or removed (-1) samples for some of the replicates."""
+    """Count added samples (1) or removed ones (-1) for some of the replicates."""
     sign, blocks = item
     sums = _Sums.zero(stop - first, int(offsets[-1]))
     waiting: list[tuple[IntArray, IntArray]] = []
@@ -241,13 +241,11 @@ def _count_group(
 def _add_waiting(
     waiting: list[tuple[IntArray, IntArray]], offsets: IntArray, tables: IntArray
 ) -> None:
-    """Add the codes and weight changes of buffered blocks to the tables, and clear the buffer."""
-    from pmflib.kernels.replicate_sums import add_replicates  # importing numba is slow
-
+    """Count the codes and changes of weights that wait, and clear the list."""
     if waiting:
         codes = np.concatenate([each for each, _ in waiting])
         changes = np.concatenate([each for _, each in waiting])
-        add_replicates(codes, changes, offsets, tables)
+        add_weighted_rows(DenseBlock(codes), np.arange(len(codes)), changes, offsets, tables)
         waiting.clear()
 
 

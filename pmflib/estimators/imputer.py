@@ -13,11 +13,11 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from pmflib.core.arrays import BoolArray, IntArray, check_whole
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaWarning
+from pmflib.core.survey_design import weigh_samples
 from pmflib.core.texts import list_some
 from pmflib.estimators.joint_estimator import TableEstimator
 from pmflib.estimators.user_tables import UserTable, convert_frame
 from pmflib.fitting.resampled_fits import fit_resampled
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.imputing import draw_gaps, draw_uniforms, seed_rows
 from pmflib.schema import MISSING, Schema
@@ -137,7 +137,9 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         self.draw_models_: tuple[JointPMF, ...] = (self.model_,)
         if self.draws > 1:
             seed = self._draw_seed(self.random_state)
-            block = weigh_samples(DenseBlock(codes), sample_weight, self.model_.schema)
+            block = weigh_samples(
+                DenseBlock(codes), sample_weight, self.model_.schema.weight_decimals
+            )
             self.draw_models_ = tuple(fit_resampled(self.model_, block, self.draws, seed))
         return self
 

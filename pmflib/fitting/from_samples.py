@@ -14,6 +14,7 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
+from pmflib.core.survey_design import weigh_samples
 from pmflib.core.weights import note_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
@@ -34,7 +35,6 @@ from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.ranks.selection import select, split_for_choice
 from pmflib.fitting.starts import PreparedStart, StoredCounts, load_counts
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.schema import Schema
@@ -151,7 +151,7 @@ def fit_em(
             raise PmfError(
                 "weight and validation are given; leave validation out: a fold of the samples is held out"
             )
-        training = weigh_samples(training, weight, variables)
+        training = weigh_samples(training, weight, variables.weight_decimals)
     position = None if target is None else variables.position(target)
 
     def make_fit(rank: int) -> EMFit:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, normalise_blocks, repeat_blocks
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
+from pmflib.core.survey_design import weigh_samples
 from pmflib.counting.folds import infer_schema
 from pmflib.display.drawing import Axes
 from pmflib.display.progress import report_step, reports_progress
@@ -29,7 +30,6 @@ from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.fit_statistics import Criteria
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.metrics import match_factors
 from pmflib.schema import Schema, Variable
@@ -286,7 +286,7 @@ def fit_groups(
     kept, n_rows = members >= 0, len(codes)
     if weight is not None:
         weight = np.asarray(weight)[kept]
-    block = weigh_samples(DenseBlock(codes[kept]), weight, schema)
+    block = weigh_samples(DenseBlock(codes[kept]), weight, schema.weight_decimals)
     members = members[kept]
     table = _GroupTable(block.codes, members, groups, schema, rank, seed, block.weights)
     equal = table.fit_equal()

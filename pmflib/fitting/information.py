@@ -15,13 +15,13 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray, check_model_type
 from pmflib.core.blocks import Block, DenseBlock, weigh_rows
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.core.survey_design import weigh_samples
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import weigh_slopes
 from pmflib.em.traits.quadrature import ItemDesign, weigh_levels
 from pmflib.fitting.linearised import find_pseudo_counts
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.information import list_pmfs, merge_information, sum_information
@@ -68,7 +68,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     """Open samples in memory or stored, with their weights, as blocks."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, model.schema)
+            weigh_samples(samples, weight, model.schema.weight_decimals)
         if samples.schema.digest != model.schema.digest:
             raise SchemaError(
                 "model and samples have different schemas; take both from one pipeline"
@@ -77,7 +77,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     codes = model.schema.encode(samples)
     if not len(codes):
         raise PmfError("samples has no rows; give those that the model was fitted to")
-    block = weigh_samples(DenseBlock(codes), weight, model.schema)
+    block = weigh_samples(DenseBlock(codes), weight, model.schema.weight_decimals)
     return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
 
 

@@ -12,6 +12,7 @@ from pmflib.core.arrays import FloatArray, IntArray, check_whole, spread_pairs
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.survey_design import weigh_samples
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.marginals import Marginals, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
@@ -33,7 +34,6 @@ from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import OnPass
 from pmflib.fitting.fit_result import STILL, FitResult, warn_if_stopped
 from pmflib.fitting.fit_statistics import HeldOutScore
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.traits.level_scores import LevelScores
 from pmflib.schema import Schema
@@ -163,14 +163,14 @@ def _open_samples(
     """Variables, samples to fit to, at least one, and their co-occurrence counts."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, samples.schema)
+            weigh_samples(samples, weight, samples.schema.weight_decimals)
         _refuse_nothing(samples.n_rows)
         return samples.schema, samples, samples.count_pairs().to_samples()
     schema = infer_schema(samples) if schema is None else schema
     if not isinstance(schema, Schema):
         raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
-    block = weigh_samples(given, weight, schema)
+    block = weigh_samples(given, weight, schema.weight_decimals)
     _refuse_nothing(len(block))
     training = BlocksInMemory.cut(block, schema.offsets, _count_points(n_traits))
     return schema, training, count_block(block, schema, n_folds=1)

@@ -10,6 +10,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, Parameters, check_whole, normalise_blocks
 from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.errors import PmfError
+from pmflib.core.survey_design import weigh_samples
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.display.summary import Summarised, Summary, decimal, format_count
@@ -22,7 +23,6 @@ from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.fit_statistics import Criteria
 from pmflib.fitting.information import invert_information
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, sum_information
 from pmflib.schema import Schema
@@ -170,7 +170,7 @@ def likelihood_ratio_test(
         )
     if schema is None:
         schema = infer_schema(samples)
-    block = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema)
+    block = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema.weight_decimals)
     small, large = _fit_both(block, rank, schema, seed)
     first, second = (_measure(each, block) for each in (small, large))
     statistic = max(0.0, 2 * (second.log_likelihood - first.log_likelihood))

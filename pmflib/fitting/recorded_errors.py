@@ -13,10 +13,11 @@ from pmflib.display.summary import format_count
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.exports import COLUMNS, list_parameters
 from pmflib.fitting.parameter_errors import FAR, ParameterErrors
+from pmflib.fitting.replicates import find_stored_replicates
 from pmflib.fitting.standard_errors import find_design_errors, standard_errors
-from pmflib.fitting.stored_designs import StoredDesign, find_stored_replicates
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.store.sample_designs import StoredDesign
 
 MOST_RECORDED = 500
 """Entries of prior and tables up to which errors are recorded: 60 kB in the record of a run."""

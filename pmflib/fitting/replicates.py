@@ -1,4 +1,4 @@
-"""Errors by how a sample was drawn: where the replicates of the design move a model, to first order or by refits."""
+"""Errors by survey design: replicates of a model, to first order or by refits, in memory and in a store."""
 
 from __future__ import annotations
 
@@ -10,62 +10,78 @@ from typing import Literal, get_args
 import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, Parameters, check_model_type
-from pmflib.core.blocks import Block, DenseBlock, split_block
+from pmflib.core.blocks import Block, DenseBlock, split_block, weigh_rows
 from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError
-from pmflib.core.survey_design import SurveyDesign, find_student_quantile
-from pmflib.counting.marginals import estimate_block_singles
-from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory
+from pmflib.core.replicate_weights import ReplicateWeights, find_student_quantile
+from pmflib.core.survey_design import MOST_REPLICATES, SurveyDesign, weigh_samples
+from pmflib.counting.marginals import estimate_block_singles, normalise_singles
+from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, StoredBlocks
 from pmflib.em.family import run_em
-from pmflib.em.latent_classes import LatentClasses, evaluate_models
-from pmflib.fitting.linearised import LinearReplicates, linearise, move_model, read_entries
+from pmflib.em.latent_classes import (
+    ClassState,
+    LatentClasses,
+    evaluate_models,
+    join_statistics,
+    split_members,
+)
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.linearised import (
+    LinearReplicates,
+    ReadDrawn,
+    linearise,
+    move_model,
+    read_entries,
+)
 from pmflib.fitting.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
-from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.model.statistics import EMStatistics, em_statistics, merge_each, take_logs
 from pmflib.solvers import PseudoCounts
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
+from pmflib.store.sample_designs import StoredDesign
 
 MAX_PASSES = 500
-"""Passes of a refit at most; from the model of the whole sample few are needed."""
+"""Maximum number of passes of a refit; few are needed from the model of the whole sample."""
 TOL = 1e-9
-"""Share of the objective that passes to come may gain where a refit ends, at most."""
+"""Tolerance of a refit, as a share of the objective."""
 GAIN = 1e-5
-"""The same in nats, of all samples together: a replicate of a hundred moves a parameter by a tenth of its standard
-error, which is worth .005 nats. Of 40,000 people errors of shares were a tenth too small with `TOL` alone."""
+"""Tolerance of a refit in nats, over all samples: a replicate of a hundred moves a parameter by a tenth of its standard
+error, which is worth .005 nats. With `TOL` alone, errors of shares among 40,000 people were a tenth too small."""
 MOST_TOTALS = 1 << 22
-"""Numbers in the totals of units of a block at most: of more units, those of a stratum are put into groups. Of a model
-of 1,284 entries these are 3,000, whose errors vary by a per cent."""
+"""Maximum number of totals by sampling unit; more units are put into groups of their stratum. A model of 1,284 entries
+has 3,000 groups, whose errors vary by one per cent."""
 BLOCK_ROWS = 1 << 16
-"""Rows whose replicate weights are read at a time, where these blocks are not too many."""
+"""Rows whose replicate weights are read at a time, up to `MAX_BLOCKS` blocks."""
 
 Method = Literal["auto", "linear", "refit"]
-"""How replicates are found."""
+"""Method of finding replicates."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replicates:
-    """A model fitted to a sample, and how each replicate of its design moves it.
+    """A model fitted to a sample, and the models of the replicates of its design.
 
     Parameters
     ----------
     model
         The model of the whole sample.
     models
-        Those of the replicates, with the same states in the same order: refits, or the model moved by a small part of
-        what the replicate moves it to first order.
+        Models of the replicates, with the same states in the same order: refits, or the model moved by a small fraction
+        of its first-order step.
     factors
-        float64 of shape (n_replicates,): share of the squared departure of each in a variance.
+        float64 of shape (n_replicates,): factor of the squared departure of each in a variance.
     degrees
         Degrees of freedom of variances.
     method
-        What they were found by, in words.
+        Description of the replicates.
     is_determined, is_edge
-        bool of the shapes of prior and factors: what the samples determine; what is at 0 or 1, and taken as fixed.
+        bool of the shapes of prior and factors: whether the samples determine an entry; whether it is at 0 or 1, and
+        taken as fixed.
     distance
-        How far the given model was from the maximum, in standard errors of the parameter that is farthest.
+        Distance of the given model from the maximum, in standard errors of the parameter that is farthest.
     notes
-        How the design was read, and what is to be known of errors.
+        How the design was read, and cautions about the errors.
     """
 
     model: JointPMF
@@ -81,13 +97,13 @@ class Replicates:
     def find_errors(
         self, function: Callable[[JointPMF], FloatArray | float]
     ) -> tuple[FloatArray, FloatArray]:
-        """Values of anything that a model says, and their standard errors, of the shape of the values.
+        """Compute values of a function of the model, and their standard errors, of the shape of the values.
 
         Parameters
         ----------
         function
-            Gives numbers of one shape from each model, such as ``lambda model: model.marginal(["smokes"])``. To first
-            order it is one that has derivatives: models that are moved by little show no jumps.
+            Returns numbers of the same shape for each model, such as ``lambda model: model.marginal(["smokes"])``. It
+            must be differentiable if replicates are of first order, as these models differ by very little.
         """
         values = np.asarray(function(self.model), np.float64)
         total = np.zeros(values.shape)
@@ -98,7 +114,7 @@ class Replicates:
     def find_intervals(
         self, function: Callable[[JointPMF], FloatArray | float], level: float = 0.95
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Values of probabilities that a model gives, and the ends of their intervals.
+        """Compute probabilities under the model, and the ends of their intervals.
 
         Parameters
         ----------
@@ -116,14 +132,14 @@ class Replicates:
         return (values, *span_logits(values, errors, self.find_quantile(level)))
 
     def find_quantile(self, level: float) -> float:
-        """Standard errors to either side that an interval of some level reaches to: Student's quantile."""
+        """Half-width of an interval of some level, in standard errors: Student's quantile."""
         return find_student_quantile(self.degrees, level)
 
 
 def fit_replicates(
     model: JointPMF, samples: object, design: SurveyDesign, *, method: Method = "auto"
 ) -> Replicates:
-    """Find how each replicate of a design moves a model.
+    """Fit a model to each replicate of a survey design.
 
     Parameters
     ----------
@@ -133,15 +149,15 @@ def fit_replicates(
     samples
         A table, or codes of shape (n_rows, n_variables), -1 missing: in memory.
     design
-        How they were drawn.
+        Design of the samples.
     method
-        "linear" is one pass, and one step of Newton for each replicate, or for each unit where strata and units are
-        known; "refit" fits again to each replicate, from the parameters that the model has, or leaves out one unit
-        after another, in groups of more than 200. "auto" is "linear" up to 2,000 entries of prior and factors.
+        "linear" makes one pass and one Newton step for each replicate, or for each sampling unit; "refit" fits again to
+        each replicate, from the parameters of the model, leaving out one unit at a time, or groups of more than 200
+        units. "auto" is "linear" up to 2,000 entries of prior and factors.
 
     Returns
     -------
-    The model, taken to the maximum if it is not there, and those of the replicates.
+    The model, refined if it is not at the maximum, and those of the replicates.
 
     Raises
     ------
@@ -154,11 +170,11 @@ def fit_replicates(
 
     Notes
     -----
-    Both begin at the model, so that states keep their order. Variances are sums of factor times squared departure from
-    the model of the whole, as the method of the replicates has it. The same bits with any number of threads.
+    Both methods start from the model, so that states keep their order. Variances are sums of factor times squared
+    departure from the model of the whole sample. Results have the same bits for any number of threads.
 
-    To first order, a probability at 0 or 1 stays there, and what the samples do not determine does not move; a refit
-    may change either, and moves further where a replicate takes away most of what is known of a parameter.
+    To first order, a probability at 0 or 1 stays there, and a parameter that the samples do not determine does not
+    move. A refit may change either, and moves further if a replicate removes most of the information on a parameter.
 
     References
     ----------
@@ -175,76 +191,100 @@ def fit_replicates(
         raise PmfError(
             "model is an average of fits, or has forests or traits; a design gives errors of latent classes of one fit"
         )
-    refits = _Refits(model, weigh_block(model.schema.encode(samples), design), design)
+    block = weigh_samples(DenseBlock(model.schema.encode(samples)), design, None)
+    refits = _Refits(model, block, design)
     n_entries = model.rank * (1 + model.schema.n_levels)
     if method == "refit" or (method == "auto" and n_entries > MAX_ENTRIES):
         return _refit(model, refits, design)
-    return _linearise(model, refits, design)
+    n_blocks = min(MAX_BLOCKS, -(-block.n_rows // BLOCK_ROWS))
+    source = BlocksInMemory(split_block(block, max(1, n_blocks)), model.schema.offsets)
+    record, matrix = design.reduce(MOST_TOTALS // n_entries)
+    drawn = DrawnRows(matrix, 10.0**design.weights.decimals * refits.scale), record
+    found = linearise(model, source, *drawn)
+    distance = found.distance
+    if not found.is_maximum or distance > FAR:
+        # the curvature elsewhere is not that of the maximum
+        model = refits.make(refits.fit_whole()[0])
+        found = linearise(model, source, *drawn)
+    return _describe_linear(model, found, record, distance)
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnRows:
-    """How samples in memory were drawn: reads what `linearise` asks for.
+    """Reads the replicate weights of samples in memory, as `linearise` needs them.
 
     Parameters
     ----------
-    drawn
-        float64 of shape (n_rows, n_replicates), weights; or int64 of shape (n_rows, 2), strata and units.
+    matrix
+        float64 of shape (n_rows, n_replicates); or the sparse form of units, int64 of shape (n_rows,).
     scale
-        What weights are multiplied by.
+        Unit of the weights.
     """
 
-    drawn: FloatArray | IntArray
+    matrix: FloatArray | IntArray
     scale: float = 1.0
 
     def __call__(self, item: Block | BlockReference, first: int) -> FloatArray | IntArray:
-        """Part of them, of the rows of a block."""
-        mine = self.drawn[first : first + item.n_rows]
-        return mine if mine.dtype.kind == "i" else np.asarray(mine.T * self.scale, np.float64)
+        """Replicate weights of the rows of a block."""
+        mine = self.matrix[first : first + item.n_rows]
+        return mine if mine.ndim == 1 else np.asarray(mine.T * self.scale, np.float64)
 
 
-def _linearise(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates:
-    """Replicates to first order, of the model at the maximum."""
-    block = refits.block
-    n_blocks = min(MAX_BLOCKS, -(-block.n_rows // BLOCK_ROWS))
-    source = BlocksInMemory(split_block(block, max(1, n_blocks)), model.schema.offsets)
-    notes = design.notes
-    if design.replicates is None:
-        most = MOST_TOTALS // (model.rank * (1 + model.schema.n_levels))
-        factors, drawn = None, DrawnRows(design.draw_units(most))
-        if design.n_units > most:
-            notes += (f"{design.n_units:,} units are put into groups, which are taken as units",)
-    else:
-        unit = 10.0**design.weights.decimals * refits.scale
-        factors, drawn = design.factors, DrawnRows(design.replicates, unit)
-    found = linearise(model, source, drawn, factors)
-    distance = found.distance
-    if not found.is_maximum or distance > FAR:
-        # a curvature elsewhere is not that of the maximum
-        model = refits.make(refits.fit_whole()[0])
-        found = linearise(model, source, drawn, factors)
-    return describe_linear(model, found, design.degrees, design.method, notes, distance)
-
-
-def describe_linear(
+def find_stored_replicates(
     model: JointPMF,
-    found: LinearReplicates,
-    degrees: int,
-    method: str,
-    notes: tuple[str, ...],
-    distance: float,
+    samples: StoredSamples,
+    design: StoredDesign,
+    method: Literal["linear", "refit"] = "linear",
 ) -> Replicates:
-    """Replicates of a model, from where they move it to first order.
+    """Fit a model to each replicate of the design of stored samples, as `fit_replicates` does in memory.
 
     Parameters
     ----------
-    model, found
-        The model, and what `linearise` has found of it.
-    degrees, method, notes
-        Degrees of freedom, how the replicates were made, and how the design was read.
-    distance
-        How far the given model was from the maximum.
+    model
+        Latent classes, a single fit to these samples. First-order replicates take it as it is; refits start from it,
+        and so does one to the whole sample.
+    samples
+        Samples with weights, and with sampling units or replicate weights.
+    design
+        Design of the samples.
+    method
+        "linear" is one pass; "refit" makes passes until the fits to all replicates have converged, each pass of all.
+
+    Raises
+    ------
+    PmfError
+        If all samples are of one unit.
+    MemoryPlanError
+        If it is "linear", and prior and factors have too many entries.
+    StoreError
+        If a partition is gone or damaged, or has no units or replicate weights.
     """
+    n_entries = model.rank * (1 + model.schema.n_levels)
+    most = MOST_REPLICATES if method == "refit" else MOST_TOTALS // n_entries
+    drawn = design.reduce(samples.blocks, most)
+    if drawn is None:
+        raise PmfError(
+            "all samples are of one sampling unit, which shows no spread; a variance takes two"
+        )
+    # blocks that workers keep in memory have no replicate weights
+    source = StoredBlocks(samples.blocks, samples.schema.offsets, samples.client)
+    if method == "linear":
+        found = linearise(model, source, drawn.read_scaled, drawn.record)
+        return _describe_linear(model, found, drawn.record, found.distance)
+    start = evaluate_models(samples, [(model.prior, model.factors)])[0]
+    fitted = _refit_stored(model, start, source, drawn.read_scaled, drawn.record)
+    notes = () if fitted.converged else ("refits were stopped before all had converged",)
+    fits = split_members(fitted.parameters, 1 + drawn.record.n_columns)
+    whole, *made = [JointPMF(*each, model.schema, dict(model.origin)) for each in fits]
+    factors = drawn.record.refit_factors
+    return _describe_refits(model, whole, made, factors, drawn.record, notes)
+
+
+def _describe_linear(
+    model: JointPMF, found: LinearReplicates, record: ReplicateWeights, distance: float
+) -> Replicates:
+    """Replicates of a model from its first-order steps, given the distance of the original model from the maximum."""
+    notes = record.notes
     if not found.is_maximum:
         notes += (
             "the model is no maximum of the likelihood: errors are of the directions in which that falls; fit "
@@ -255,13 +295,13 @@ def describe_linear(
             f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have no errors",
         )
     models, factors = move_model(model, found)
-    drawn = "units" if method == "jackknife" else "replicates"
+    drawn = "units" if record.is_sparse else "replicates"
     return Replicates(
         model,
         tuple(models),
         factors,
-        degrees,
-        f"{found.n_drawn} {drawn} to first order ({method}), {degrees} degrees of freedom",
+        record.degrees,
+        f"{record.n_columns} {drawn} to first order ({record.method}), {record.degrees} degrees of freedom",
         read_entries(found.is_determined, model.rank),
         read_entries(found.is_edge, model.rank),
         distance,
@@ -269,8 +309,41 @@ def describe_linear(
     )
 
 
+def _describe_refits(
+    given: JointPMF,
+    whole: JointPMF,
+    models: Sequence[JointPMF],
+    factors: FloatArray,
+    record: ReplicateWeights,
+    notes: tuple[str, ...],
+) -> Replicates:
+    """Replicates from refits, given the model that they started from and the refit to the whole sample."""
+    start = whole.prior, whole.factors
+    edges = [(each <= 0) | (each >= 1) for each in start]
+    replicates = Replicates(
+        whole,
+        tuple(models),
+        factors,
+        record.degrees,
+        f"{len(models)} replicates ({record.method}), {record.degrees} degrees of freedom",
+        (np.ones(start[0].shape, bool), np.ones(start[1].shape, bool)),
+        (edges[0], edges[1]),
+        0.0,
+        (*record.notes, *notes),
+    )
+    values, errors = replicates.find_errors(_list_parameters)
+    is_known = (errors > 0) & (errors <= VAGUE)
+    steps = np.abs(values - _list_parameters(given))[is_known] / errors[is_known]
+    return replace(replicates, distance=float(steps.max(initial=0.0)))
+
+
+def _list_parameters(model: JointPMF) -> FloatArray:
+    """Prior and factors of a model in one array."""
+    return np.concatenate([model.prior, model.factors.ravel()])
+
+
 def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates:
-    """Replicates by fits to each."""
+    """Fit to each replicate of samples in memory."""
     start, is_converged = refits.fit_whole()
     models, factors, n_stopped = [], [], int(not is_converged)
     for each in design.iterate_replicates():
@@ -280,57 +353,13 @@ def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates
         models.append(refits.make(found))
         factors.append(each.factor)
         n_stopped += int(not is_converged)
-    notes = design.notes
-    if n_stopped:
-        notes += (f"{n_stopped} refits were stopped before they had converged",)
-    how = np.array(factors), design.degrees, design.method, notes
-    return describe_refits(model, refits.make(start), models, *how)
-
-
-def describe_refits(
-    given: JointPMF,
-    whole: JointPMF,
-    models: Sequence[JointPMF],
-    factors: FloatArray,
-    degrees: int,
-    method: str,
-    notes: tuple[str, ...],
-) -> Replicates:
-    """Replicates from refits.
-
-    Parameters
-    ----------
-    given, whole, models
-        The model that refits began at, and those to the whole and to each replicate.
-    factors, degrees, method, notes
-        As for `Replicates`, and how the replicates were made.
-    """
-    start = whole.prior, whole.factors
-    edges = [(each <= 0) | (each >= 1) for each in start]
-    replicates = Replicates(
-        whole,
-        tuple(models),
-        factors,
-        degrees,
-        f"{len(models)} replicates ({method}), {degrees} degrees of freedom",
-        (np.ones(start[0].shape, bool), np.ones(start[1].shape, bool)),
-        (edges[0], edges[1]),
-        0.0,
-        notes,
-    )
-    values, errors = replicates.find_errors(list_parameters)
-    is_known = (errors > 0) & (errors <= VAGUE)
-    steps = np.abs(values - list_parameters(given))[is_known] / errors[is_known]
-    return replace(replicates, distance=float(steps.max(initial=0.0)))
-
-
-def list_parameters(model: JointPMF) -> FloatArray:
-    """Prior and factors of a model, one after the other."""
-    return np.concatenate([model.prior, model.factors.ravel()])
+    notes = (f"{n_stopped} refits were stopped before they had converged",) if n_stopped else ()
+    whole = refits.make(start)
+    return _describe_refits(model, whole, models, np.array(factors), design.record, notes)
 
 
 class _Refits:
-    """Fits from a model to the whole and to replicates, under its pseudo-count."""
+    """Fits to the whole sample and to replicates of samples in memory, started from a model, with its pseudo-count."""
 
     def __init__(self, model: JointPMF, block: DenseBlock, design: SurveyDesign) -> None:
         self.block = block
@@ -348,16 +377,74 @@ class _Refits:
         return min(TOL, GAIN / max(abs(found.log_likelihood), 1.0))
 
     def fit_whole(self) -> tuple[Parameters, bool]:
-        """Fit to all rows from the model."""
+        """Fit to all rows, starting from the model."""
         return self.fit(self.block, (self._model.prior, self._model.factors))
 
     def fit(self, block: DenseBlock, start: Parameters) -> tuple[Parameters, bool]:
-        """Parameters at the optimum that passes from a start lead to, and whether they have reached it."""
+        """Fit to a block, and say whether the fit has converged."""
         samples = BlocksInMemory.cut(block, self._model.schema.offsets, self._model.rank)
         family = LatentClasses(samples.offsets, self._pseudo_counts, accelerate=True)
         state = run_em(family, samples, family.begin([start]), limits=Limits(MAX_PASSES, self._tol))
         return state.parameters, state.converged
 
     def make(self, parameters: Parameters) -> JointPMF:
-        """Model of parameters."""
+        """Model of some parameters."""
         return JointPMF(*parameters, self._model.schema, dict(self._model.origin))
+
+
+@dataclass(frozen=True, eq=False)
+class _ReplicateClasses(LatentClasses):
+    """Latent classes, each member fitted to another replicate, and the first one to the whole sample."""
+
+    drawn: tuple[ReadDrawn, ReplicateWeights] | None = None
+
+    def start(self, source: BlockSource, state: ClassState) -> Callable[[], EMStatistics]:
+        """Return the pass: one task for all members, as the replicate weights of a block are read once."""
+        assert self.drawn is not None
+        models = split_members(state.parameters, self.n_members)
+        shared = self.offsets, models, *self.drawn
+        return lambda: join_statistics(source.map_rows(_evaluate_group, merge_each, *shared))
+
+
+def _evaluate_group(
+    group: BlockGroup,
+    first: int,
+    offsets: IntArray,
+    models: Sequence[Parameters],
+    read: ReadDrawn,
+    record: ReplicateWeights,
+) -> list[EMStatistics]:
+    logs = [take_logs(*model) for model in models]
+    parts = []
+    for item in group:
+        block = read_block(item) if isinstance(item, BlockReference) else item
+        found, drawn = [em_statistics(block, offsets, *logs[0])], read(item, first)
+        for column, log in enumerate(logs[1:]):
+            if record.is_sparse:
+                weights = record.leave_out(column, drawn.astype(np.int64), weigh_rows(block))
+            else:
+                weights = drawn[column].astype(np.float64)
+            kept = np.flatnonzero(weights)
+            part = replace(block.take(kept), weights=weights[kept])
+            found.append(em_statistics(part, offsets, *log))
+        parts.append(found)
+        first += block.n_rows
+    return merge_each(parts)
+
+
+def _refit_stored(
+    model: JointPMF,
+    start: EMStatistics,
+    source: StoredBlocks,
+    read: ReadDrawn,
+    record: ReplicateWeights,
+) -> ClassState:
+    """Fit to the whole and to all replicates in the same passes, from a model with its statistics."""
+    offsets = model.schema.offsets
+    singles = normalise_singles(start.level_mass.sum(axis=1), offsets)
+    pseudo_count = float(model.origin.get("pseudo_count", 0.0))
+    shape = PseudoCounts.shaped_by(singles, offsets, pseudo_count)
+    starts = [(model.prior, model.factors)] * (1 + record.n_columns)
+    family = _ReplicateClasses(offsets, shape, len(starts), accelerate=True, drawn=(read, record))
+    tol = min(TOL, GAIN / max(abs(start.log_likelihood), 1.0))
+    return run_em(family, source, family.begin(starts), limits=Limits(MAX_PASSES, tol))

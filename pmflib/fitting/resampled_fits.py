@@ -1,4 +1,4 @@
-"""Fits to resampled samples: how far the parameters of a model could be others, as multiple imputation needs it."""
+"""Refits to bootstrap samples, which reflect the uncertainty of parameters in multiple imputation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
 
 MEMORY_CELLS = 20_000_000
-"""Cells of stored samples up to which their rows are resampled in memory; of more, folds are, which are read as they
-are."""
+"""Maximum number of cells of stored samples whose rows are resampled in memory; otherwise folds are resampled, as they
+are stored."""
 
 
 def fit_resampled(
@@ -35,30 +35,30 @@ def fit_resampled(
     seed: int = 0,
     on_fit: Callable[[int, int], None] = lambda *_: None,
 ) -> list[JointPMF]:
-    """Fit a model again to bootstrap samples, each time from the parameters that it has.
+    """Refit a model to bootstrap samples, starting from its parameters.
 
-    Where a model is an average of fits, each refit is of one of these, in turn: how fits from other starts differ is
-    a part of what is not known of the parameters.
+    If the model is an average of fits, refits start from these in turn, as differences between starts are a part of the
+    uncertainty.
 
     Parameters
     ----------
     model
-        What was fitted to the samples. Its rank, its forests' options, its pseudo-count, and of an average the number
-        of passes, which held-out samples have chosen, are kept; traits keep dimensions, shrinkage and passes.
+        A model fitted to the samples. Refits keep its rank, pseudo-count and options of forests, and the number of
+        passes of an average, which held-out samples have chosen; traits keep dimensions, shrinkage and passes.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, at least one row; a block of them, which may have weights; or
-        stored samples. Rows are drawn with replacement, each with its weight; of stored samples of more than
-        ``MEMORY_CELLS`` cells their folds are. Sampling units have no part in it.
+        Codes of shape (n_rows, n_variables), -1 missing, at least one row; a block of codes, which may have weights; or
+        stored samples. Rows are drawn with replacement, with their weights; of stored samples with more than
+        ``MEMORY_CELLS`` cells, folds are drawn. Sampling units are ignored.
     draws
         Number of refits, at least 1.
     seed
         Integer of at least 0.
     on_fit
-        Called with the number of refits done and their total.
+        Called with the number of finished refits and their total.
 
     Returns
     -------
-    The refits, whose origin has ``resampled``, their number: the same bits with any number of workers.
+    The refits, numbered by ``resampled`` in their origin; the same bits for any number of workers.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def fit_resampled(
 
 
 def _resample_folds(samples: StoredSamples, rng: np.random.Generator) -> StoredSamples:
-    """Stored samples of folds that are drawn with replacement, as many as there are; a fold may come twice."""
+    """Draw folds with replacement, as many as there are."""
     folds = sorted({block.fold for block in samples.blocks})
     drawn = np.sort(rng.integers(len(folds), size=len(folds))).tolist()
     blocks = [block for each in drawn for block in samples.blocks if block.fold == folds[each]]
@@ -106,7 +106,7 @@ def _resample_folds(samples: StoredSamples, rng: np.random.Generator) -> StoredS
 
 
 def _split_average(model: JointPMF) -> Sequence[JointPMF]:
-    """Models that an average was made of; of any other, the model alone."""
+    """Split an average into its models; return any other model alone."""
     n_members = int(model.origin.get("average", 1)) if model.origin.get("final") else 1
     if n_members == 1 or model.rank % n_members:
         return [model]
@@ -128,7 +128,7 @@ def _split_average(model: JointPMF) -> Sequence[JointPMF]:
 def _refit(
     start: JointPMF, model: JointPMF, samples: DenseBlock | StoredSamples, seed: int
 ) -> JointPMF:
-    """Fit one member of a model to some samples, from its parameters."""
+    """Refit one of the models of an average to some samples, starting from its parameters."""
     schema, origin = model.schema, model.origin
     if model.trait_model is not None and model.folding is None:
         n_traits, pseudo_count = model.trait_model.n_traits, float(origin["pseudo_count"])
@@ -142,7 +142,7 @@ def _refit(
         if isinstance(samples, DenseBlock):
             given = samples.to_sparse(schema.offsets)
         return fit_traits(given, schema, n_states=model.rank, rng=seed, **settings).model
-    # averages are of fits that held-out samples have stopped
+    # the fits of an average were stopped early by held-out samples
     is_stopped = start is not model and "passes" in origin
     limit = max(1, int(origin["passes"])) if is_stopped else LIMITS.max_passes
     options = Options.make("auto", origin.get("pseudo_count", 0.0), 1, start.rank)

@@ -10,7 +10,8 @@ import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray
 from pmflib.core.errors import IdentificationWarning, PmfError
-from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
+from pmflib.core.replicate_weights import NORMAL_QUANTILE
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlockSource
 from pmflib.fitting.information import (

@@ -17,7 +17,8 @@ import pyarrow as pa
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
-from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
+from pmflib.core.replicate_weights import NORMAL_QUANTILE
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.weights import read_shares
 from pmflib.fitting.classification import check_classes, tabulate_assignment
 from pmflib.fitting.information import invert_information
@@ -335,7 +336,7 @@ class RowDraws:
     @property
     def quantile(self) -> float:
         """Half-width of a 95 % interval, in standard errors."""
-        return NORMAL_QUANTILE if self.design is None else self.design.find_quantile(0.95)
+        return NORMAL_QUANTILE if self.design is None else self.design.record.find_quantile(0.95)
 
     def read_weights(self, n_rows: int) -> FloatArray:
         """Read the weights of the rows."""

@@ -18,6 +18,7 @@ from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.survey_design import weigh_samples
 from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
@@ -49,7 +50,6 @@ from pmflib.em.traits.samples import (
 )
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import FitResult
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.row_tables import score_block
 from pmflib.model.statistics import take_logs
@@ -321,7 +321,7 @@ def _open_samples(
     found: tuple[BlockSource, Schema, int]
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, samples.schema)
+            weigh_samples(samples, weight, samples.schema.weight_decimals)
         found = samples, samples.schema, samples.n_rows
     else:
         if isinstance(samples, SparseBlock):
@@ -333,7 +333,9 @@ def _open_samples(
                 block = replace(block, weights=weights.scale())
         else:
             schema = infer_schema(samples) if schema is None else schema
-            given = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema)
+            given = weigh_samples(
+                DenseBlock(schema.encode(samples)), weight, schema.weight_decimals
+            )
             block = given.to_sparse(schema.offsets)
         found = cut_people(block, schema), schema, block.n_rows
     if not found[2]:

@@ -1,4 +1,4 @@
-"""Learn the weight of a model in answers, in rows, from unseen samples."""
+"""Learn the weight of a model relative to counts in answers, in rows, from unseen samples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TypeVar
 import numpy as np
 
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
-from pmflib.core.survey_design import SurveyDesign
-from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
+from pmflib.core.survey_design import SurveyDesign, weigh_samples
+from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.weighted_tables import count_stored_tables
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF
 from pmflib.model.questions.equivalent_samples import (
     NAME,
@@ -28,9 +29,9 @@ from pmflib.store.sample_blocks import BlockReference
 AnyModel = TypeVar("AnyModel", bound=JointPMF)
 
 COUNTED_ROWS = 1 << 18
-"""Samples of the fit that are counted at most, in whole blocks; m is in rows, whatever their number."""
+"""Maximum number of training samples that are counted, in whole blocks; the weight is in rows in any case."""
 UNSEEN_ROWS = 1 << 17
-"""Unseen samples that are counted at most, in whole blocks: their sampling error is far below the bias of models."""
+"""Maximum number of unseen samples that are counted, in whole blocks: their sampling error is far below model bias."""
 
 
 def weigh_model(
@@ -42,31 +43,31 @@ def weigh_model(
     design: SurveyDesign | None = None,
     unseen_design: SurveyDesign | None = None,
 ) -> AnyModel:
-    """Learn how many rows a model counts for in answers beside the counts.
+    """Learn how many rows a model counts for beside the counts in answers.
 
     Parameters
     ----------
     model
         The model.
     samples
-        Samples that it was fitted to: a table, codes, or `StoredSamples`.
+        Samples that the model was fitted to: a table, codes, or `StoredSamples`.
     unseen
-        Samples that it was not fitted to, likewise.
+        Samples that the model was not fitted to, in the same forms.
     rng
-        Seed of the questions that are drawn.
+        Seed for drawing questions.
     design, unseen_design
-        How samples and unseen ones in memory were drawn, both or none: rows are then effective samples, those that a
-        table of counts is worth by the design, as in answers with one.
+        Survey designs of samples and unseen samples in memory, both or none: rows are then effective samples of a table
+        under the design, as in answers with a design.
 
     Returns
     -------
-    The model, whose origin has what was learnt as "equivalent_samples"; it is saved and loaded with the model, and
-    `pmflib.model.questions.ask` uses it. Without unseen samples that hold a value it is the model that was given.
+    The model with the learnt weight in its origin as "equivalent_samples", which is saved and loaded with the model and
+    used by `pmflib.model.questions.ask`. Without unseen samples that have a value, the model that was given.
 
     Raises
     ------
     PmfError
-        If one design is given and the other is not, samples with a design are stored, or have another number of rows.
+        If only one design is given, or samples with a design are stored or have another number of rows.
     SchemaError
         If samples do not fit the schema of the model.
     StoreError
@@ -99,17 +100,17 @@ def weigh_model(
 def inherit_weight(model: AnyModel, start: JointPMF, n_samples: float) -> AnyModel | None:
     """Copy the weight of the model that the passes started from; None if it has none.
 
-    A warm refit moves a model little, and how far it is from the truth less: to learn that anew takes as long as all of
-    its passes. The next fit from scratch does.
+    A warm refit hardly changes the bias of a model, and learning the weight anew takes as long as all of its passes.
+    The next fit from scratch does.
 
     Parameters
     ----------
     model
         The model.
     start
-        What it was refitted from.
+        The model that it was refitted from.
     n_samples
-        Samples that it was fitted to, which limit its weight.
+        Number of samples of the refit, which limits the weight.
     """
     found = find_equivalent_samples(start.origin)
     if not found.n_questions:
@@ -118,7 +119,7 @@ def inherit_weight(model: AnyModel, start: JointPMF, n_samples: float) -> AnyMod
 
 
 def _keep(model: AnyModel, found: EquivalentSamples) -> AnyModel:
-    """The model with the learnt weight, if any."""
+    """Return the model with the learnt weight, if any."""
     if not found.n_questions:
         return model
     return replace(model, origin={**model.origin, NAME: found.to_json()})
@@ -130,7 +131,7 @@ def _weigh_designed(
     designs: tuple[SurveyDesign | None, SurveyDesign | None],
     rng: int,
 ) -> AnyModel:
-    """Weigh a model of samples with a design, in effective samples."""
+    """Learn the weight of a model in effective samples."""
     first, second = designs
     if first is None or second is None:
         raise PmfError("design and unseen_design go together; give how both samples were drawn")
@@ -140,7 +141,7 @@ def _weigh_designed(
         return weigh_model(model, *samples, rng=rng)
     schema = model.schema
     seen, unseen = (
-        weigh_block(schema.encode(each), design).codes
+        weigh_samples(DenseBlock(schema.encode(each)), design, None).codes
         for each, design in zip(samples, (first, second), strict=True)
     )
 
@@ -156,7 +157,7 @@ def _weigh_designed(
 
 
 def _take(samples: object, most: int) -> object:
-    """Stored samples limited to blocks that hold about so many rows; others unchanged."""
+    """Limit stored samples to blocks of about some number of rows; return others unchanged."""
     if not isinstance(samples, StoredSamples) or samples.n_rows <= most:
         return samples
     filled: list[BlockReference] = [block for block in samples.blocks if block.n_rows]
@@ -166,5 +167,5 @@ def _take(samples: object, most: int) -> object:
 
 
 def _count_stored(samples: StoredSamples, requests: Sequence[TableRequest]) -> list[IntArray]:
-    # so few rows are counted here in less time than workers take to be asked
+    # so few rows are counted here in less time than a request to workers takes
     return count_stored_tables(samples.blocks, samples.schema, requests).to_samples()[0]

@@ -1,8 +1,8 @@
-"""Pair counts for many replicate weights at once, by groups of variables.
+"""Sums over pairs of the weights of several replicates at a time, by groups of variables.
 
-As in `pmflib.kernels.joined_variables`, the levels of a group of variables are encoded as one number and summed over
-the numbers of two groups. Here the summands are the weights of several replicates side by side: as many as one
-instruction adds, in one cache line, so that eight replicates take about as long as one.
+As in `pmflib.kernels.joined_variables`, the levels of a group of variables are numbered jointly, and weights are added
+up over the numbers of two groups. The weights of several replicates are added by one instruction and share a cache
+line, so that eight replicates take about the time of one.
 """
 
 import numpy as np
@@ -20,12 +20,11 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.scatter import add_weighted
 
 LANES = 8
-"""Number of replicates summed at a time: int64 values in a cache line, and in an AVX-512 register."""
+"""Replicates that are added up at a time: int64 numbers of a cache line, and of a register of AVX-512."""
 
 MOST_LEVELS = 512
-"""Number of levels of a variable from which replicates are summed one by one; pairs of such variables would fill
-memory.
-"""
+"""Number of levels of a variable from which replicates are scattered one by one: pairs of such variables would fill
+memory."""
 
 
 @compile_kernel()
@@ -78,15 +77,14 @@ def add_lane_groups(joined, lanes, firsts, sizes, bases, offsets, tables):  # ty
 
 
 def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables: IntArray) -> None:
-    """Add the changes of weights in each replicate to the pair counts of its table.
+    """Add the weights of each replicate in the rows that have a pair to the table of the replicate.
 
     Parameters
     ----------
     codes
         int8 or int16 of shape (n_rows, n_variables), -1 missing; no variable has more than 32,766 levels.
     changes
-        int64 of shape (n_rows, n_replicates), of any sign: rows with 0 in all `LANES` replicates of a group are
-        skipped.
+        int64 of shape (n_rows, n_replicates), of any sign; rows whose `LANES` replicates are all 0 are skipped.
     offsets
         int64 of shape (n_variables + 1,).
     tables
@@ -94,8 +92,8 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
 
     Notes
     -----
-    Memory: for each of `JOINED_ROWS` rows, 64 bytes plus 2 bytes per group of variables; plus 1 MiB, and more if two
-    variables with many levels meet.
+    Memory: 64 bytes and 2 bytes for each group of variables, for each of `JOINED_ROWS` rows, and 1 MiB; more for two
+    variables with many levels.
     """
     if int(np.diff(offsets).max()) >= MOST_LEVELS:
         for replicate, table in enumerate(tables):
@@ -122,7 +120,7 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
 def _number_rows(
     codes: IntArray, rows: IntArray, bases: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Encode groups of variables in some rows; returns the numbers, the first variable and the size of each group."""
+    """Joint number of each group of variables in some rows, first variable of each group, and its count of numbers."""
     firsts, sizes = group_variables(bases, rows.size)
     joined = np.empty((sizes.size, rows.size), np.int16)
     lowest = np.empty(bases.size, np.int16)

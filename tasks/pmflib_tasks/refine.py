@@ -18,10 +18,10 @@ from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
 from pmflib.fitting.starts import PreparedStart, StoredCounts
-from pmflib.fitting.stored_designs import StoredDesign
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
+from pmflib.store.sample_designs import StoredDesign
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.refit import limit_patience
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage

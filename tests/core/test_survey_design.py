@@ -29,7 +29,7 @@ def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
     )
     # that many rows have as wide an interval by the normal distribution as units have by Student's
     of_variance = (shares * (1 - shares)).sum() / total
-    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    ratio = (design.record.find_quantile(0.95) / 1.959964) ** 2
     assert ratio > 1.3
     assert n_effective == pytest.approx(of_variance / ratio, rel=0.1)
 
@@ -37,11 +37,11 @@ def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
 def test_find_effective__of_independent_rows_is_their_number():
     cells = np.repeat(np.arange(2), 500)
     design = pmf.SurveyDesign(psu=np.arange(1000))
-    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    ratio = (design.record.find_quantile(0.95) / 1.959964) ** 2
     assert design.find_effective(cells, 2)[1] == pytest.approx(999 / ratio)
     # two of a unit are one
     design = pmf.SurveyDesign(psu=np.arange(1000) // 2)
-    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    ratio = (design.record.find_quantile(0.95) / 1.959964) ** 2
     assert design.find_effective(cells, 2)[1] == pytest.approx(499 / ratio)
 
 
@@ -71,7 +71,7 @@ def test_survey_design__each_kind_of_replicates_has_its_factor(method, options, 
     shares, n_effective = design.find_effective(cells, 3)
     gaps = [estimate(column, cells) - shares for column in replicates.T]
     # which allows for the degrees of freedom of four replicates
-    widened = (design.find_quantile(0.95) / 1.959963984540054) ** 2
+    widened = (design.record.find_quantile(0.95) / 1.959963984540054) ** 2
     variance = factor * sum(gap @ gap for gap in gaps) * widened
     assert n_effective == pytest.approx((shares * (1 - shares)).sum() / variance)
     assert [each.factor for each in design.iterate_replicates()] == pytest.approx([factor] * 4)

@@ -9,13 +9,12 @@ from hypothesis import given
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, MemoryPlanError, SchemaError
-from pmflib.counting import conditional_tables
+from pmflib.counting import conditional_tables, weighted_tables
 from pmflib.counting.conditional_tables import (
     TableRequest,
-    count_stored_tables,
     count_tables,
-    plan_stored_tables,
 )
+from pmflib.counting.weighted_tables import count_stored_tables, plan_stored_tables
 from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 1, 4, 20, 5]
@@ -169,7 +168,7 @@ def blocks(request, tmp_path):
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 def test_count_stored_tables__the_same_for_any_number_of_threads(blocks, monkeypatch, n_threads):
-    monkeypatch.setattr(conditional_tables, "count_processors", lambda: n_threads)
+    monkeypatch.setattr(weighted_tables, "count_processors", lambda: n_threads)
     counted = count_stored_tables(blocks, SCHEMA, MANY)
     check(counted.tables, CODES, MANY)
     assert counted.n_rows == counted.n_rows_of_all == len(CODES)

@@ -6,6 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import MemoryPlanError
+from pmflib.core.replicate_weights import ReplicateWeights
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.fitting.linearised import linearise
 from pmflib.fitting.replicates import DrawnRows
@@ -90,20 +91,38 @@ def test_standard_errors__to_first_order_are_those_of_refits(survey):
     np.testing.assert_allclose(small, whole, rtol=0.04)
 
 
+def test_linearise__units_give_the_errors_of_their_replicate_weights_written_out(survey):
+    codes, design, model = survey
+    unit, replicates = 10.0**design.weights.decimals, list(design.iterate_replicates())
+    written = pmf.SurveyDesign(
+        design.weights.units / unit,
+        replicates=np.stack([each.weights for each in replicates], axis=1) / unit,
+        method="JKn",
+        factors=[each.factor for each in replicates],
+    )
+    first, second = (
+        pmf.standard_errors(model, codes, each, method="linear") for each in (design, written)
+    )
+    for name in ("prior", "factors"):
+        np.testing.assert_allclose(first[name].errors, second[name].errors, rtol=1e-8)
+
+
 def test_linearise__units_above_the_number_of_parameters_are_combined_without_loss(survey):
     codes, design, model = survey
     codes, weights = codes[:600], design.weights.units[:600] / 10.0**design.weights.decimals
     block = DenseBlock(codes, weights)
     source = BlocksInMemory([block], model.schema.offsets)
     rows = np.arange(600)
-    units = linearise(model, source, DrawnRows(np.stack([0 * rows, rows], axis=1)))
-    assert (units.n_drawn, units.degrees) == (600, 599)
+    one = ReplicateWeights.of_units(np.zeros(600, np.int64))
+    assert one.degrees == 599
+    units = linearise(model, source, DrawnRows(rows), one)
     assert len(units.steps) == 1 + 2 * (sum(SIZES) - len(SIZES))
     # as many replicates, each of which has one row more, move by what that row does
     replicates = weights[:, None] * (1 + np.eye(600))
+    fifteen = ReplicateWeights(np.ones(15), 15, "BRR")
     parts = (replicates[:, first : first + 15] for first in range(0, 600, 15))
     steps = np.concatenate(
-        [linearise(model, source, DrawnRows(part), np.ones(15)).steps for part in parts]
+        [linearise(model, source, DrawnRows(part), fifteen).steps for part in parts]
     )
     errors = np.sqrt(600 / 599 * ((steps - steps.mean(axis=0)) ** 2).sum(axis=0))
     np.testing.assert_allclose(units.errors, errors, rtol=1e-6)
@@ -131,18 +150,18 @@ def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path, thread_clien
     order = np.concatenate([rows[rows % 3 == fold] for fold in range(3)])
     np.testing.assert_array_equal(stored.read_codes(), codes[order])
     whole = BlocksInMemory([DenseBlock(codes[order])], model.schema.offsets)
-    units = design.draw_units(1000)[order]
+    record, units = design.reduce(1000)
     kept = np.random.default_rng(2).random((design.n_units, 20)) < 0.5
     replicates = np.where(kept, 1.5, 0.5)[design.units[order]]
-    for drawn, factors in ((units, None), (replicates, np.full(20, 0.2))):
+    fay = ReplicateWeights.of_replicates("Fay", 20, 0.5)
+    for drawn, how in ((units[order], record), (replicates, fay)):
         first, second = (
-            linearise(model, source, DrawnRows(drawn), factors) for source in (whole, stored)
+            linearise(model, source, DrawnRows(drawn), how) for source in (whole, stored)
         )
         np.testing.assert_allclose(first.errors, second.errors, rtol=1e-5)
         by_workers = stored.with_client(thread_client)
-        third = linearise(model, by_workers, DrawnRows(drawn), factors)
+        third = linearise(model, by_workers, DrawnRows(drawn), how)
         np.testing.assert_array_equal(third.steps, second.steps)
-        assert first.degrees == second.degrees
 
 
 def test_fit_replicates__what_is_at_an_edge_stays_and_what_is_open_has_no_error():

@@ -8,9 +8,10 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.replicates import find_stored_replicates
 from pmflib.fitting.standard_errors import find_design_errors
-from pmflib.fitting.stored_designs import StoredDesign, find_stored_replicates, group_units
 from pmflib.store.sample_blocks import list_blocks, scale_blocks
+from pmflib.store.sample_designs import StoredDesign
 from pmflib.store.sample_writer import SampleWriter
 
 SIZES = [2, 3, 2, 2, 3]
@@ -70,7 +71,7 @@ def test_replicate_weights(survey, tmp_path, thread_client, method, rtol):
     stored = store_samples(tmp_path / "p", codes, weights, replicates=units)
     design = pmf.SurveyDesign(weights, replicates=replicates, method="Fay", fay=0.5, decimals=6)
     expected = pmf.standard_errors(model, codes, design, method=method)
-    of_store = StoredDesign("Fay", tuple(design.factors.tolist()))
+    of_store = StoredDesign(design.record)
     found = find_stored_replicates(model, stored, of_store, method)
     check(find_design_errors(found), expected, rtol)
     # the same bits on workers
@@ -86,7 +87,7 @@ def test_a_replicate_that_empties_a_level(survey, tmp_path):
     stored = store_samples(tmp_path / "p", codes, weights, replicates=units)
     design = pmf.SurveyDesign(weights, replicates=emptied, method="Fay", fay=0.5, decimals=6)
     expected = pmf.standard_errors(model, codes, design)
-    found = find_stored_replicates(model, stored, StoredDesign("Fay", tuple(design.factors)))
+    found = find_stored_replicates(model, stored, StoredDesign(design.record))
     errors = find_design_errors(found)
     check(errors, expected, 1e-6)
     assert errors["factors"].errors[4].max() > errors["factors"].errors[3].max()
@@ -99,22 +100,27 @@ def test_strata_and_units(survey, tmp_path, method, rtol):
     stored = store_samples(tmp_path / "p", codes, weights, units=hashes)
     design = pmf.SurveyDesign(weights, stratum=stratum, psu=unit, decimals=6)
     expected = pmf.standard_errors(model, codes, design, method=method)
-    found = find_stored_replicates(model, stored, StoredDesign("jackknife"), method)
+    found = find_stored_replicates(model, stored, StoredDesign(), method)
     check(find_design_errors(found), expected, rtol)
 
 
-def test_group_units__many_units_are_left_out_in_groups_of_their_stratum(survey, tmp_path):
+def test_reduce__many_units_are_left_out_in_groups_of_their_stratum(survey, tmp_path):
     _, codes, weights, stratum, unit, _ = survey
     hashes = np.column_stack([stratum * 7919, unit * 104_729 + 13]).astype(np.int64)
     stored = store_samples(tmp_path / "p", codes, weights, units=hashes)
-    found, notes = group_units(stored.blocks, 12)
-    assert np.bincount(found.strata).tolist() == [2] * 5
-    assert np.bincount(found.groups).tolist() == [3] * 10
-    assert found.degrees == 25
-    assert notes == ("30 units are put into groups, which are taken as units",)
+    found = StoredDesign().reduce(stored.blocks, 12)
+    assert found is not None
+    assert found.record.strata is not None
+    assert found.columns is not None
+    assert np.bincount(found.record.strata).tolist() == [2] * 5
+    assert np.bincount(found.columns).tolist() == [3] * 10
+    assert found.record.degrees == 25
+    assert found.record.notes == ("30 units are put into groups, which are taken as units",)
     # a stratum with a single unit is taken with another
     hashes[unit == 29, 0] = 1
     alone = store_samples(tmp_path / "q", codes, weights, units=hashes)
-    found, notes = group_units(alone.blocks, 1000)
-    assert np.bincount(found.strata).min() > 1
-    assert "single unit" in notes[0]
+    found = StoredDesign().reduce(alone.blocks, 1000)
+    assert found is not None
+    assert found.record.strata is not None
+    assert np.bincount(found.record.strata).min() > 1
+    assert "single unit" in found.record.notes[0]

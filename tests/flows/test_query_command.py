@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.counting import conditional_tables
+from pmflib.counting import conditional_tables, weighted_tables
 from pmflib.model.questions import evidence
 from pmflib.store.run_records import find_live, find_record
 from tests.factories import call_command
@@ -96,7 +96,7 @@ def test_query__all_questions_are_counted_in_one_pass(pipeline, call, tmp_path, 
         "P(v0)",
     ]
     passes = []
-    count = conditional_tables.count_stored_tables
+    count = weighted_tables.count_stored_tables
 
     def watch(*arguments, **options):
         passes.append(len(arguments[2]))
@@ -122,7 +122,7 @@ def test_query__all_questions_are_counted_in_one_pass(pipeline, call, tmp_path, 
 def test_query__the_cluster_counts_what_takes_long_and_says_so_before(
     pipeline, call, monkeypatch, thread_client, seconds
 ):
-    count, clients = conditional_tables.count_stored_tables, []
+    count, clients = weighted_tables.count_stored_tables, []
 
     def watch(*arguments, client, **options):
         clients.append(client)

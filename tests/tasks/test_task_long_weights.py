@@ -9,7 +9,6 @@ import pmflib as pmf
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.counting.conditional_tables import TableRequest
-from pmflib.counting.table_sizes import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema
@@ -27,6 +26,7 @@ from tests.tasks.test_task_weights import (
     count_all,
     draw,
     draw_units,
+    find_sizes,
     fit_weighted,
     group_by,
     load_counts,
@@ -249,7 +249,7 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
     assert account.reasons == {"conflict": 6}
     assert account.weights == found.weights.merge()
     blocks = list_dataset_blocks(store, last["dataset"], None)
-    (size,) = find_unit_sizes(blocks, make_schema(*SIZES), [TableRequest((0,))])
+    (size,) = find_sizes(blocks, [TableRequest((0,))])
     region[some], school[some] = region[0], school[0]
     expected = pmf.SurveyDesign(now_has[kept], stratum=region[kept], psu=school[kept])
     assert size == pytest.approx(expected.find_effective(codes[kept, 0], 2)[1])

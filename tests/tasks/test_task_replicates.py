@@ -11,12 +11,13 @@ from pmflib.core.errors import ConfigError, PmfError, SchemaError, SourceError
 from pmflib.counting import replicate_counts
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.counting.replicate_counts import ReplicateCounts
-from pmflib.counting.table_sizes import find_replicate_sizes
+from pmflib.counting.weighted_tables import count_stored_tables
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.model.questions.evidence import open_evidence
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_block, read_replicates
+from pmflib.store.sample_designs import StoredDesign
 from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
@@ -188,8 +189,11 @@ def test_answers_allow_for_replicates(pipeline, tmp_path, workers):
     write(tmp_path / "data" / "a.csv", codes, weights, replicates)
     dataset = ingest.fn(config, workers)
     blocks = list_dataset_blocks(store_of(config), dataset, None)
-    factors = np.full(N, 1 / (N * 0.25))
-    found = find_replicate_sizes(blocks, make_schema(*SIZES), REQUESTS, factors, N)
+    design = StoredDesign.open(store_of(config), dataset)
+    assert design is not None
+    counted = count_stored_tables(blocks, make_schema(*SIZES), REQUESTS, design=design)
+    assert counted.weighted is not None
+    found = counted.weighted.sizes
     # one of the replicates has nobody at the level that the second table is given
     check_sizes(found, codes, weights, replicates)
 

@@ -6,15 +6,16 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, PmfError, SchemaError
-from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.counting.table_sizes import find_unit_sizes
+from pmflib.counting.weighted_tables import count_stored_tables
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
+from pmflib.store.sample_designs import StoredDesign
 from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.evaluate import evaluate
@@ -32,6 +33,12 @@ from tests.pipelines import (
 )
 
 SIZES = [2, 3, 4]
+
+
+def find_sizes(blocks, requests):
+    """Effective numbers of samples of tables by sampling units."""
+    found = count_stored_tables(blocks, make_schema(*SIZES), requests, design=StoredDesign())
+    return found.weighted.sizes
 
 
 def write_weighted(path, codes, weights, names=None):
@@ -288,7 +295,7 @@ def test_answers_from_counts_are_weighted(pipeline, tmp_path, workers):
     cells = np.where(kept, 4 * codes[:, 0] + codes[:, 2], -1)
     shares, worth = design.find_effective(cells, 8)
     # which allows for the degrees of freedom of 500 rows, as of few units
-    worth *= (design.find_quantile(0.95) / 1.959964) ** 2
+    worth *= (design.record.find_quantile(0.95) / 1.959964) ** 2
     assert tables[0].ravel() == pytest.approx(shares * worth, rel=0.005)
 
 
@@ -345,7 +352,7 @@ def test_answers_allow_for_units(pipeline, tmp_path, workers):
     write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
     blocks = list_dataset_blocks(store_of(config), ingest.fn(config, workers), None)
     request = TableRequest((0,), ((2, (0, 1, 3)),))
-    (found,) = find_unit_sizes(blocks, make_schema(*SIZES), [request])
+    (found,) = find_sizes(blocks, [request])
     cells = np.where(np.isin(codes[:, 2], (0, 1, 3)), codes[:, 0], -1)
     by_units = pmf.SurveyDesign(weights, stratum=region, psu=school).find_effective(cells, 2)[1]
     by_weights = pmf.SurveyDesign(weights).find_effective(cells, 2)[1]
@@ -362,7 +369,7 @@ def test_units__corner_cases(pipeline, tmp_path, workers):
         write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
         dataset = ingest.fn(config, workers)
         blocks = list_dataset_blocks(store_of(config), dataset, None)
-        return find_unit_sizes(blocks, make_schema(*SIZES), [request]), summary_of(config, dataset)
+        return find_sizes(blocks, [request]), summary_of(config, dataset)
 
     one = np.zeros(200, int)
     # a single unit shows no spread
@@ -410,6 +417,6 @@ def test_erase__weights_and_units_go_with_their_samples(pipeline, tmp_path, work
     account = DatasetAccount.from_json(summary_of(config, last["dataset"]))
     assert account.weights == found.weights.merge()
     blocks = list_dataset_blocks(store, last["dataset"], None)
-    (size,) = find_unit_sizes(blocks, make_schema(*SIZES), [TableRequest((0,))])
+    (size,) = find_sizes(blocks, [TableRequest((0,))])
     design = pmf.SurveyDesign(weights[kept], stratum=region[kept], psu=school[kept])
     assert size == pytest.approx(design.find_effective(codes[kept, 0], 2)[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,26 +16,24 @@ from pmflib.cluster.clients import Client
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
-from pmflib.core.survey_design import SurveyDesign, count_degrees, find_factors
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.weights import WeightSums
-from pmflib.counting.conditional_tables import (
-    StoredTableCounts,
-    TablePlan,
-    TableRequest,
-    WeightedTables,
-    count_stored_tables,
-    count_tables,
-    plan_stored_tables,
-)
+from pmflib.counting.conditional_tables import TablePlan, TableRequest, count_tables
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
-from pmflib.counting.table_sizes import find_replicate_sizes, find_unit_sizes
+from pmflib.counting.weighted_tables import (
+    StoredTableCounts,
+    WeightedTables,
+    count_stored_tables,
+    plan_stored_tables,
+)
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
 from pmflib.store.sample_blocks import BlockReference, add_sums
+from pmflib.store.sample_designs import StoredDesign
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
@@ -251,7 +249,7 @@ def open_evidence(
         Dask client that counts more than pairs where that takes a core longer than ``LOCAL_SECONDS``; less, or all
         where it is None, is counted in threads of this process.
     budget
-        As for `pmflib.counting.conditional_tables.count_stored_tables`: seconds of one core.
+        As for `pmflib.counting.weighted_tables.count_stored_tables`: seconds of one core.
 
     Returns
     -------
@@ -274,7 +272,7 @@ def open_evidence(
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
             is_weighted = stored.weights is not None and (
-                not stored.weights.are_equal(n_rows) or bool(_read_design(store, dataset))
+                not stored.weights.are_equal(n_rows) or _open_design(store, dataset) is not None
             )
             if stored.weights is not None:
                 n_rows = round(stored.weights.n_effective)
@@ -286,7 +284,9 @@ def open_evidence(
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
             if (weights := add_sums(counted.blocks)) is not None:
-                is_weighted = not weights.are_equal(n_rows) or bool(_read_design(store, dataset))
+                is_weighted = (
+                    not weights.are_equal(n_rows) or _open_design(store, dataset) is not None
+                )
                 n_rows = round(weights.n_effective)
     if n_rows is None:
         return None
@@ -296,14 +296,11 @@ def open_evidence(
     return Evidence(schema, n_rows, is_weighted, *known)
 
 
-def _read_design(store: Store, dataset: Reference | None) -> dict[str, Any]:
-    """Options of the source of a dataset whose samples have units or replicate weights; none of others."""
-    from pmflib.store.dataset import read_source
-
+def _open_design(store: Store, dataset: Reference | None) -> StoredDesign | None:
+    """Design of a dataset whose samples have sampling units or replicate weights; None for other or lost datasets."""
     if dataset is None or store.find(dataset.identity) is None:
-        return {}
-    source = read_source(store, dataset)
-    return source if {"psu", "replicates"} & set(source) else {}
+        return None
+    return StoredDesign.open(store, dataset)
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:
@@ -399,23 +396,15 @@ class _StoredCounts:
         client = self.client
         if client is not None and self._plan(requests) <= LOCAL_SECONDS:
             client = None
-        blocks, digest = self.blocks, self.dataset.digest
-        found = count_stored_tables(
-            blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
+        return count_stored_tables(
+            self.blocks,
+            self.schema,
+            requests,
+            client=client,
+            budget=self.budget,
+            digest=self.dataset.digest,
+            design=_open_design(self.store, self.dataset),
         )
-        # some of the blocks do not hold all of a unit, and replicates are of all
-        if found.weighted is None or found.n_rows < found.n_rows_of_all:
-            return found
-        source = _read_design(self.store, self.dataset)
-        sizes = None
-        if "replicates" in source:
-            how = source["replicate_method"], len(source["replicates"])
-            factors = find_factors(*how, source.get("fay"), source.get("replicate_factors"))
-            degrees = count_degrees(*how)
-            sizes = find_replicate_sizes(blocks, self.schema, requests, factors, degrees)
-        elif source:
-            sizes = find_unit_sizes(blocks, self.schema, requests)
-        return replace(found, weighted=replace(found.weighted, sizes=sizes))
 
 
 def _list_known(sizes: Sequence[float] | None) -> list[float | None] | None:
