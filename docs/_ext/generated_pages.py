@@ -113,7 +113,7 @@ def describe_commands():
 
 def describe_configuration():
     """A section for each section of pipeline.toml: options, defaults, descriptions."""
-    from pmflib.ingest.section import Section
+    from pmflib.ingest.options import Section
     from pmflib_tasks.config.pipeline import PipelineConfig
 
     top, sections = [], []

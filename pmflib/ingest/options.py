@@ -1,15 +1,121 @@
-"""Options for reading raw data: location, layout, and policy for rows that do not fit the schema."""
+"""Options for reading raw data, the base class of validated options, and messages about invalid ones."""
 
 from __future__ import annotations
 
 import codecs
+import reprlib
+import textwrap
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pmflib.ingest.section import Section, validate_section
+from pmflib.core.errors import ConfigError
+from pmflib.core.texts import list_near, mask_secrets
 from pmflib.schema.variable import DEFAULT_MISSING
+
+
+class Section(BaseModel):
+    """Immutable, validated options, which are listed in the docstring of each subclass."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Add every option with its default and description to the docstring."""
+        options = []
+        for name, field in cls.model_fields.items():
+            default = "required" if field.is_required() else f"default {field.default!r}"
+            if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+                default = f"a section: see {field.annotation.__name__}"
+            if get_origin(field.annotation) is Literal:
+                default = f"one of {', '.join(map(repr, get_args(field.annotation)))}; {default}"
+            options.append(f"{field.alias or name} ({default})")
+            for line in (field.description or "").splitlines():
+                options += textwrap.wrap(
+                    line, 110, initial_indent=4 * " ", subsequent_indent=6 * " "
+                )
+        cls.__doc__ = "\n".join([cls.__doc__ or "", "", "Options", "-------", *options])
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def validate_section(section: type[S], data: dict[str, Any], *, depth: int = 1) -> S:
+    """Validate options given as a dictionary.
+
+    Raises
+    ------
+    ConfigError
+        If options are unknown, missing or out of range, one line each.
+    """
+    try:
+        return section.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError("\n".join(list_problems(error, section, depth=depth))) from None
+
+
+MAX_SHOWN = 300
+"""Largest number of characters of an invalid value in a message."""
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = MAX_SHOWN
+
+
+def list_problems(error: ValidationError, section: type[BaseModel], *, depth: int = 1) -> list[str]:
+    """Describe invalid options, one line each.
+
+    Parameters
+    ----------
+    error
+        Error of the validation.
+    section
+        Validated model.
+    depth
+        1 for a section, 2 for a configuration of sections.
+    """
+    messages: dict[str, list[str]] = {}
+    given: dict[str, str] = {}
+    for problem in error.errors():
+        # deeper locations are alternative types of the same option
+        where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
+        messages.setdefault(where, []).append(
+            _word(problem["type"], problem["msg"], where, section)
+        )
+        if problem["type"] not in {"missing", "value_error"}:
+            given.setdefault(where, f" (given: {abridge(problem['input'])})")
+    return [
+        f"{where}: {' or: '.join(dict.fromkeys(said))}{given.get(where, '')}"
+        for where, said in messages.items()
+    ]
+
+
+def abridge(value: object) -> str:
+    """Format a value for a message, masking secrets and shortening long values."""
+    text = mask_secrets(_SHOWN.repr(value))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> str:
+    """Describe an invalid option, with similar names."""
+    if problem == "missing":
+        return "is required"
+    if problem != "extra_forbidden":
+        said = message.removeprefix("Value error, ")
+        # the line already begins with the option and its section
+        return said.removeprefix(f"{where} ") if "." in where else said
+    *outer, name = where.split(".")
+    fields = section.model_fields
+    for step in outer:
+        inner = next(f.annotation for n, f in fields.items() if step in (n, f.alias))
+        assert isinstance(inner, type)
+        assert issubclass(inner, BaseModel)
+        fields = inner.model_fields
+    known = [f.alias or n for n, f in fields.items() if n != "base"]
+    close = list_near(name, known)
+    return "unknown option; " + (f"did you mean {close}?" if close else f"there are {known}")
+
 
 WHITESPACE = "whitespace"
 """Name of the delimiter for any run of blanks and tabs."""
@@ -35,7 +141,7 @@ def check_encoding(name: str) -> str:
         "".encode(name)
     except (LookupError, ValueError):
         raise ValueError(
-            f"{name[:40]!r} is no encoding of texts; give one as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
+            f"{name[:40]!r} is not a text encoding; give one like 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
         ) from None
     # a byte order mark of UTF-8 is always skipped
     return "utf-8" if known.name == "utf-8-sig" else known.name
@@ -55,7 +161,7 @@ def check_delimiter(delimiter: str) -> str:
         )
     if set(delimiter) & set('"\r\n'):
         raise ValueError(
-            f"{delimiter!r} holds a quotation mark or the end of a line; give what is between two fields"
+            f"{delimiter!r} contains a quotation mark or a line end; give the characters between two fields"
         )
     return delimiter
 
@@ -75,65 +181,65 @@ DESIGN_OPTIONS = (
 
 
 class SourceOptions(Section):
-    """Where the raw data are, and how they are laid out."""
+    """Location and layout of the raw data."""
 
     path: Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)]
     """A file, a folder, a glob, an fsspec URL, or a list of these."""
     layout: Literal["wide", "long"]
-    """Wide: a row is a sample, a column a variable. Long: a row is one answer (sample, variable, value)."""
+    """Wide: one row per sample, one column per variable. Long: one row per answer (sample, variable, value)."""
     format: Literal["auto", "csv", "parquet"] = "auto"
-    """Auto looks at the name: .parquet or .pq, else CSV; .gz, .bz2, .xz and .zst are unpacked."""
+    """Auto decides by name: Parquet for .parquet and .pq, else CSV; .gz, .bz2, .xz and .zst are decompressed."""
     sample: str | None = None
     """Column that identifies the sample; required for long, optional for wide."""
     variable: str | None = None
     """Long only: column that names the variable."""
     value: str | None = None
-    """Long only: column that holds the answer."""
+    """Long only: column with the answers."""
     time: str | None = None
-    """Long only: column that orders answers to the same question; a number or an ISO 8601 time."""
+    """Long only: column that orders the answers to a variable; numbers or ISO 8601 times."""
     weight: str | None = None
-    """Column with the weight of each sample, a number above 0; of a long log, on every row of a sample the same.
-    Counts, fits, scores and answers are weighted by it, in units of 10 to the power of minus ``weight_decimals`` of the
-    schema, 6 where the schema has none."""
+    """Column with the positive weight of each sample; in a long log, it must be the same on all rows of a sample.
+    Counts, fits, scores and answers are weighted, in units of 10 to the power of minus ``weight_decimals`` of the
+    schema, by default 6."""
     psu: str | None = None
-    """With a weight only: column that names the primary sampling unit of each sample, such as a school. All samples of
-    a unit are in one fold, by the hash of its name, and intervals of answers allow for units."""
+    """Only with a weight: column with the primary sampling unit of each sample, such as a school. All samples of a unit
+    are in one fold, by the hash of its name, and intervals of answers account for units."""
     stratum: str | None = None
-    """With psu only: column that names the stratum of each sample; units of one name in two strata are two."""
+    """Only with psu: column with the stratum of each sample; units are identified within strata."""
     replicates: (
         Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=2)] | None
     ) = None
-    """With a weight, in place of psu: columns of replicate weights, numbers of at least 0, as a pattern ("W_FSTR*",
-    matched with the columns of the first file) or a list. They are kept in the unit of the weight."""
+    """With a weight, instead of psu: columns of nonnegative replicate weights, as a pattern ("W_FSTR*", matched with
+    the columns of the first file) or a list. They are stored in the unit of the weight."""
     replicate_method: Literal["BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap"] | None = None
-    """With replicates only, and needed: how they were made, as `pmflib.SurveyDesign` knows it."""
+    """Required with replicates: how they were made, as for `pmflib.SurveyDesign`."""
     fay: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """With the method "Fay", and needed: the share of its weight that a half that is left out keeps; .5 in PISA."""
+    """Required with the method "Fay": factor of the weights of the half-sample that is reduced; 0.5 in PISA."""
     replicate_factors: (
         Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=2)] | None
     ) = None
-    """With the method "JKn", and needed: the factor of each replicate in a variance."""
+    """Required with the method "JKn": factor of each replicate in the variance."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
-    """CSV only: how texts are written as bytes, under any name that Python knows: "latin-1", "cp1252", "utf-16". A row
-    with bytes that are not so is malformed."""
+    """CSV only: text encoding, by any name that Python knows ("latin-1", "cp1252", "utf-16"). Rows with undecodable
+    bytes are malformed."""
     delimiter: Annotated[str, AfterValidator(check_delimiter)] = ","
-    """CSV only: what is between two fields, one character or several ("::"), or "whitespace": any run of blanks and
-    tabs, which counts for nothing at the ends of a line."""
+    """CSV only: field delimiter, one or several characters ("::"), or "whitespace" for any run of blanks and tabs,
+    which are ignored at the ends of a line."""
     decimal: Literal[".", ","] = "."
-    """CSV only: sign before the decimals. With a comma, values that are wholly such numbers are read as if they had a
-    point, "3,5" as "3.5"; the columns of samples and variables stay as they are."""
+    """CSV only: decimal sign. With a comma, numbers are read as if they had a point, "3,5" as "3.5", except in the
+    columns of samples and variables."""
     columns: tuple[str, ...] | None = None
-    """CSV only: names of the columns of files that have no header."""
+    """CSV only: names of the columns of files without a header."""
     suffixes: Annotated[tuple[str, ...], Field(min_length=1)] = DATA_SUFFIXES
-    """Ends of the names of data in a folder, or under a glob that ends with a wildcard, also with .gz, .bz2, .xz or
-    .zst after them; other files are skipped, and named. A file that is named itself is always read."""
+    """Suffixes of data files in a folder or glob that ends with a wildcard, optionally followed by .gz, .bz2, .xz or
+    .zst; other files are skipped and reported. Files given by name are always read."""
     on_empty_file: Literal["skip", "stop"] = "stop"
-    """A file without a byte: pass it over, and name it in the account of rows, or stop."""
+    """Skip empty files, and list them in the account of rows, or stop."""
     on_unreadable_file: Literal["skip", "stop"] = "stop"
-    """A file that is damaged, of another format, or lacks a column: pass it over, and name it in the account of rows,
-    or stop; in both cases all files are tried first, and every one that fails is named."""
+    """Skip files that are damaged, of another format or lack a column, and list them in the account of rows, or stop;
+    in both cases, all files are tried and every failure is reported."""
     missing: tuple[str, ...] = DEFAULT_MISSING
-    """Texts that mean "not given", when a schema is drafted; afterwards the schema says."""
+    """Missing codes for drafting a schema; later, those in the schema apply."""
 
     @property
     def separator(self) -> str:
@@ -160,20 +266,20 @@ class SourceOptions(Section):
         if given is None:
             if alone := [n for n in DESIGN_OPTIONS[4:] if getattr(self, n) is not None]:
                 raise ValueError(
-                    f"{alone} are of replicates; name their columns, or remove {alone}"
+                    f"{alone} apply only to replicates; name their columns, or remove {alone}"
                 )
             return self
         if self.weight is None:
             raise ValueError(
-                f"replicates = {given!r} needs weight: name the column of the weights that they are replicates of"
+                f"replicates = {given!r} needs weight, the column of the full-sample weights"
             )
         if self.layout == "long":
             raise ValueError(
-                f"replicates = {given!r} is for layout = 'wide', and not for a log; remove it, or make a wide file"
+                f"replicates = {given!r} requires layout = 'wide'; remove it, or make a wide file"
             )
         if self.psu is not None:
             raise ValueError(
-                f"replicates = {given!r} goes with weight and not with psu or stratum, which replicates hold already; "
+                f"replicates = {given!r} cannot be combined with psu or stratum, which replicates already account for; "
                 "remove one of them"
             )
         if method is None:
@@ -185,11 +291,13 @@ class SourceOptions(Section):
             if (getattr(self, name) is None) == (method == owner):
                 verb = "needs" if method == owner else "takes no"
                 raise ValueError(
-                    f"replicate_method = {method!r} {verb} {name}, which is of {owner!r} alone"
+                    f"replicate_method = {method!r} {verb} {name}, which is only for {owner!r}"
                 )
         columns = self.replicate_columns
         if taken := [name for name in columns if name in (self.weight, self.sample)]:
-            raise ValueError(f"replicates has {taken}, as another option has; give other columns")
+            raise ValueError(
+                f"replicates has {taken}, which another option names as well; give other columns"
+            )
         if len(set(columns)) < len(columns):
             raise ValueError("replicates has a column twice; give each once")
         if columns and self.replicate_factors and len(self.replicate_factors) != len(columns):
@@ -219,25 +327,27 @@ class SourceOptions(Section):
             raise ValueError(f"layout = 'wide' has no {given}; remove them or set layout = 'long'")
         others = (*needed.values(), self.time, self.psu, self.stratum)
         if self.weight is not None and self.weight in others:
-            raise ValueError(f"weight is {self.weight!r}, as another column is; give two columns")
+            raise ValueError(
+                f"weight is {self.weight!r}, which another option names as well; give another column"
+            )
         return self
 
 
 class SchemaOptions(Section):
-    """The schema, and what happens to what does not fit it."""
+    """The schema, and the policy for rows that do not fit."""
 
     file: str = "schema.json"
-    """Relative to the configuration file."""
+    """Path of the schema, relative to the configuration file."""
     on_unknown_level: Literal["quarantine", "missing", "error"] = "quarantine"
-    """A value that is no level: quarantine its row, count the cell as missing, or stop. Rows to score are not put in
-    quarantine for it: the cell counts as missing."""
+    """Unknown levels: quarantine the row, treat the cell as missing, or stop. Rows to score are never quarantined for
+    unknown levels, which count as missing."""
     on_malformed: Literal["quarantine", "error"] = "quarantine"
-    """A row with too few or too many fields, bytes that are not UTF-8, a time that does not read, no sample
-    identifier, or (long) a variable that is not in the schema."""
+    """Rows with too few or too many fields, undecodable bytes, an invalid time, no sample identifier, or (long) an
+    unknown variable."""
     on_duplicate: Literal["last", "first", "error"] = "last"
-    """Several answers of one sample to one variable, or several wide rows of one sample identifier: the last by
-    time and then by position wins, or the first, and the others go to quarantine; or stop. So do rows of a long log
-    that give a sample another weight, stratum or unit."""
+    """Several answers of a sample to a variable, or several wide rows of a sample: keep the last (by time, then by
+    position) or the first and quarantine the others, or stop. The same applies to rows of a long log that give a sample
+    another weight, stratum or unit."""
 
 
 def make_source(data: dict[str, Any]) -> SourceOptions:
@@ -289,8 +399,7 @@ REASONS = (
     "conflict",
     "duplicate",
 )
-"""Why a row is in quarantine; a row that fails in several ways has the first of these that holds: too few or too
-many fields, or text after a closing quotation mark; bytes that are not UTF-8; no sample identifier; a variable the
-schema lacks; a time that does not read; a weight that is no number above 0, or a replicate weight that is none of at
-least 0; no stratum or sampling unit; a value that is no level; a weight, stratum or unit that is not that of the
-sample's other rows; an answer that another one of the same sample supersedes."""
+"""Reasons for quarantine, of which the first that applies is recorded: too few or too many fields, or text after a
+closing quotation mark; undecodable bytes; no sample identifier; an unknown variable; an invalid time; a weight that is
+not positive, or a negative replicate weight; no stratum or sampling unit; an unknown level; a weight, stratum or unit
+other than in the sample's other rows; an answer superseded by another one of the same sample."""

@@ -1,17 +1,29 @@
-"""Draft a schema from raw files, for review."""
+"""Draft a schema from raw files, for review: count the values of columns, then propose variables."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from pmflib.core.errors import SchemaError
-from pmflib.ingest.draft_values import count_answers, count_long, count_wide, read_all
+import numpy as np
+import pyarrow as pa
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import SchemaError, SourceError
+from pmflib.core.texts import abridge_names, list_near
+from pmflib.ingest.chunks import RawRows
+from pmflib.ingest.dataset.sample_weights import list_design_columns, name_replicates, note_weights
 from pmflib.ingest.options import SourceOptions
+from pmflib.ingest.readers import is_parquet, read_columns, read_rows
+from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
 from pmflib.schema.drafting.inference import Proposal
+from pmflib.schema.drafting.level_order import natural_key
+from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
 from pmflib.schema.drafting.table_draft import (
     find_sisters,
     list_names,
@@ -21,8 +33,8 @@ from pmflib.schema.drafting.table_draft import (
     share_codes,
     share_sister_codes,
 )
-from pmflib.schema.drafting.value_counts import ValueCounts
-from pmflib.schema.variable import read_number
+from pmflib.schema.drafting.value_counts import ValueCounts, find_strays
+from pmflib.schema.variable import as_text, read_number
 
 
 def draft_schema(
@@ -160,3 +172,300 @@ def count_values(
         for name, counted in value_counts.items():
             counted.add(raw.batch.column(name))
     return value_counts
+
+
+class CountedValues(NamedTuple):
+    """Values of possible variables, their missing codes, variables that share a scale, and variables left out."""
+
+    value_counts: dict[str, ValueCounts]
+    codes: dict[str, list[CodeProposal]]
+    scales: set[str]
+    left_out: list[str]
+
+
+def check_target_column(name: str, columns: Sequence[str], sample: str | None) -> None:
+    """Check that a target is a column of the data or a variable of a long log.
+
+    Raises
+    ------
+    SchemaError
+        If it is not, with similar names, or if it identifies the samples.
+    """
+    if name == sample:
+        raise SchemaError(f"target {name!r} is the sample column; name the column to predict")
+    if name not in columns:
+        close = list_near(name, columns)
+        hint = f"did you mean {close}?" if close else f"there are {abridge_names(columns, 12)}"
+        raise SchemaError(f"target {name!r} is not a column of the data; {hint}")
+
+
+def read_all(
+    sources: Sequence[Source], config: SourceOptions, columns: Sequence[str], notes: list[str]
+) -> Iterator[RawRows]:
+    """Read some columns of all files in order; note ragged rows at the end."""
+    n_ragged = n_rows = 0
+    for source in sources:
+        for raw in read_rows(source, config, columns):
+            n_rows += raw.batch.num_rows + len(raw.ragged)
+            n_ragged += len(raw.ragged)
+            yield raw
+    if n_ragged:
+        notes.append(
+            f"{n_ragged} of {n_rows} rows have too few or too many fields; check source.delimiter and quotation marks"
+        )
+
+
+def describe_undecodable(count: int, what: str, config: SourceOptions) -> str:
+    """Make the note on undecodable values."""
+    return (
+        f"{count} {what} are not in the encoding {config.encoding}: they are not among the levels, and their rows "
+        "would go to quarantine; set source.encoding (pmf infer: --encoding cp1252, say), or save the files as UTF-8"
+    )
+
+
+def count_wide(
+    sources: Sequence[Source], config: SourceOptions, target: str | None, notes: list[str]
+) -> CountedValues:
+    """Count the values of the columns of wide files."""
+    if target is not None:
+        check_target_column(target, read_columns(sources[0], config), config.sample)
+    value_counts = _count_columns(sources, config, notes)
+    return CountedValues(value_counts, propose_codes(value_counts, config.missing), set(), [])
+
+
+def _count_columns(
+    sources: Sequence[Source], config: SourceOptions, notes: list[str]
+) -> dict[str, ValueCounts]:
+    header = read_columns(sources[0], config)
+    _check_delimiter(sources[0], config, header)
+    # a stratum, such as a region, may be a variable; units are too many
+    replicates = name_replicates(sources, config).replicate_columns
+    design = (config.sample, config.weight, config.psu, *replicates)
+    named = [name for name in design if name is not None]
+    # missing columns are reported here rather than in the first run
+    columns = [*(name for name in header if name not in named), *named]
+    for source in sources[1:]:
+        if extra := sorted(set(read_columns(source, config)) - set(columns)):
+            notes.append(
+                f"{source.name}: columns {abridge_names(extra)} are not in {sources[0].name}: left out"
+            )
+    value_counts = {name: ValueCounts() for name in columns if name not in named}
+    weights = ValueCounts()
+    for raw in read_all(sources, config, columns, notes):
+        for name, counted in value_counts.items():
+            counted.add(raw.batch.column(name))
+        if config.weight is not None:
+            weights.add(raw.batch.column(config.weight))
+    notes += note_weights(weights, config)
+    _note_header(sources[0], value_counts, config, notes)
+    undecodable = {name: n for name, each in value_counts.items() if (n := each.undecodable)}
+    if undecodable:
+        where = f" of the columns {list_names(list(undecodable))}"
+        notes.append(describe_undecodable(sum(undecodable.values()), "values" + where, config))
+    return value_counts
+
+
+def number_columns(source: Source, config: SourceOptions) -> tuple[str, ...]:
+    """Name the columns of a CSV file without a header: c1, c2, ...
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read or is a Parquet file.
+    """
+    if is_parquet(source, config):
+        raise SourceError(f"{source.name}: Parquet columns have names; leave them as they are")
+    return name_columns(len(read_columns(source, config)))
+
+
+def _check_delimiter(source: Source, config: SourceOptions, header: Sequence[str]) -> None:
+    """Raise an error if there is a single column whose name contains another delimiter."""
+    if len(header) == 1 and not is_parquet(source, config):
+        for other in "\t;|, ":
+            if other != config.delimiter and other in header[0].strip():
+                raise SourceError(
+                    f"{source.name}: is one column, {header[0][:80]!r}, when cut at "
+                    f"{config.delimiter!r}; is source.delimiter {other!r} (pmf infer: --delimiter)?"
+                )
+
+
+def _note_header(
+    source: Source, value_counts: Mapping[str, ValueCounts], config: SourceOptions, notes: list[str]
+) -> None:
+    """Add a note if the names of columns occur among their own values."""
+    if config.columns is None and not is_parquet(source, config):
+        alike = [name for name, counted in value_counts.items() if name.strip() in counted.counts]
+        if 2 * len(alike) > len(value_counts):
+            notes.append(
+                f"the first row of {source.name} looks like data: {alike[:4]} are values of their own columns; name "
+                "the columns in source.columns (pmf infer: --columns or --no-header)"
+            )
+
+
+MAX_VARIABLES = 200_000
+"""Largest number of distinct values of the variable column of a long log."""
+LONG_TRACKED = 1024
+"""Largest number of distinct values counted per variable of a long log."""
+
+
+def count_long(
+    sources: Sequence[Source],
+    config: SourceOptions,
+    target: str | None,
+    min_count: int,
+    max_levels: int,
+    notes: list[str],
+) -> CountedValues:
+    """Count the answers of a long log, leave out rare variables, and share the levels of numeric ones."""
+    everything = count_answers(sources, config, notes)
+    if target is not None:
+        check_target_column(target, list(everything), None)
+    value_counts = _drop_rare(everything, config, min_count, notes)
+    if target is not None and target not in value_counts:
+        raise SchemaError(
+            f"target {target!r} has fewer than {min_count} answers; lower --min-count"
+        )
+    left_out = [name for name in everything if name not in value_counts]
+    codes = propose_codes(value_counts, config.missing)
+    scales = _share_levels(value_counts, config, codes, max_levels, notes)
+    return CountedValues(value_counts, codes, scales, left_out)
+
+
+def count_answers(
+    sources: Sequence[Source], config: SourceOptions, notes: list[str]
+) -> dict[str, ValueCounts]:
+    """Count the values of a long log by variable, in natural order."""
+    assert config.variable is not None
+    assert config.value is not None
+    assert config.sample is not None
+    value_counts: dict[str, ValueCounts] = {}
+    undecodable = 0
+    weights = ValueCounts()
+    columns = list(
+        dict.fromkeys([config.variable, config.value, config.sample, *list_design_columns(config)])
+    )
+    for raw in read_all(sources, config, columns, notes):
+        names, variable = _distinct(raw.batch.column(config.variable))
+        values, value = _distinct(raw.batch.column(config.value))
+        pairs, counts = _count_pairs(variable * len(values) + value, len(names) * len(values))
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            which, what = divmod(pair, len(values))
+            name, text = names[which], values[what]
+            if name is None or text is None:
+                undecodable += count
+            elif name:
+                value_counts.setdefault(name, ValueCounts()).count(text, count, LONG_TRACKED)
+        if config.weight is not None:
+            weights.add(raw.batch.column(config.weight))
+        if len(value_counts) > MAX_VARIABLES:
+            raise SchemaError(
+                f"column {config.variable!r} has more than {MAX_VARIABLES} distinct values; "
+                "is source.variable the column that names the question?"
+            )
+    if undecodable:
+        notes.append(describe_undecodable(undecodable, "answers", config))
+    notes += note_weights(weights, config)
+    return dict(sorted(value_counts.items(), key=lambda item: natural_key(item[0])))
+
+
+def _distinct(column: pa.Array) -> tuple[list[str | None], IntArray]:
+    """Distinct texts of a column, None if undecodable, and the index of each row's text."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    texts: list[str | None] = []
+    for value in [*coded.dictionary.to_pylist(), None]:
+        try:
+            text = value.decode("utf-8") if isinstance(value, bytes) else value
+            texts.append("" if text is None else as_text(text).strip())
+        except UnicodeDecodeError:
+            texts.append(None)
+    indices = coded.indices.cast(pa.int64()).fill_null(len(texts) - 1)
+    return texts, indices.to_numpy(zero_copy_only=False)
+
+
+def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """Distinct pairs and their counts."""
+    if size > 4 * pairs.size + 1024:
+        distinct, counts = np.unique(pairs, return_counts=True)
+        return distinct, counts
+    table = np.bincount(pairs, minlength=size)
+    present = np.flatnonzero(table)
+    return present, table[present]
+
+
+def _drop_rare(
+    value_counts: Mapping[str, ValueCounts], config: SourceOptions, min_count: int, notes: list[str]
+) -> dict[str, ValueCounts]:
+    missing = {text.strip() for text in config.missing}
+    kept: dict[str, ValueCounts] = {}
+    n_answers = 0
+    for name, counted in value_counts.items():
+        count = sum(n for text, n in counted.counts.items() if text not in missing)
+        if count >= min_count:
+            kept[name] = counted
+        else:
+            n_answers += count
+    if rare := len(value_counts) - len(kept):
+        notes.append(
+            f"{rare} variables with fewer than {min_count} answers ({n_answers} in all) are left out: the schema names "
+            "them in left_out, and their rows will be counted, but neither used nor put in quarantine"
+        )
+    return kept
+
+
+def _share_levels(
+    value_counts: Mapping[str, ValueCounts],
+    config: SourceOptions,
+    codes: Mapping[str, Sequence[CodeProposal]],
+    max_levels: int,
+    notes: list[str],
+) -> set[str]:
+    """Add the levels of all numeric variables to each of them, with count zero; return the names of these variables."""
+    missing = {text.strip() for text in config.missing}
+    union: dict[float, str] = {}
+    group: dict[str, dict[float, str]] = {}
+    for name, counted in value_counts.items():
+        own_codes = {each.text for each in codes.get(name, ())}
+        given = {
+            text: n
+            for text, n in counted.counts.items()
+            if text not in missing and text not in own_codes
+        }
+        astray = find_strays(given)
+        texts = [text for text in given if text not in astray]
+        numbers = [_finite(text) for text in texts]
+        if counted.overflowed or any(number is None for number in numbers):
+            continue
+        own = {
+            number: text for number, text in zip(numbers, texts, strict=True) if number is not None
+        }
+        if 0 < len(own) <= max_levels:
+            group[name] = own
+            for number, text in own.items():
+                # "5" rather than "5.0", whichever was read first
+                union[number] = min(text, union.get(number, text), key=lambda t: (len(t), t))
+    if len(union) > max_levels:
+        notes.append(
+            f"numeric variables have {len(union)} distinct values together, more than max_levels={max_levels}: "
+            "each keeps its own levels; a level that does not occur in the data is not among them"
+        )
+        return set(group)
+    widened = 0
+    for name, own in group.items():
+        widened += len(own) < len(union)
+        for number, text in union.items():
+            if number not in own:
+                value_counts[name].counts[text] = 0
+    if widened:
+        notes.append(
+            f"{widened} of {len(group)} numeric variables were not given every level from "
+            f"{union[min(union)]} to {union[max(union)]}: all share the union of the levels"
+        )
+    return set(group)
+
+
+def _finite(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""Encoding, delimiter, header and decimals of CSV files, found out from their beginnings."""
+"""Detect the encoding, delimiter, header and decimal sign of CSV files from their beginnings."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 from pmflib.schema.variable import read_number
 
 SNIFFED_BYTES = 128 << 10
-"""Bytes of the first file, in UTF-8, whose rows are looked at."""
+"""Size of the examined part of the first file, bytes in UTF-8."""
 SNIFFED_ROWS = 1000
-"""Rows that are looked at, at most."""
+"""Largest number of examined rows."""
 SNIFFED_FILES = 16
-"""Files whose encoding is looked at, at most."""
+"""Largest number of files whose encoding is detected."""
 
 
 def sniff_source(
     sources: Sequence[Source], config: SourceOptions, given: Collection[str]
 ) -> tuple[SourceOptions, list[str]]:
-    """Find the options of CSV files that were not given: encoding, delimiter, decimal, columns.
+    """Detect the options of CSV files that were not given: encoding, delimiter, decimal sign, columns.
 
-    Encodings are looked for in the first ``SNIFFED_FILES`` files, everything else in the first one. Columns of a file
+    The encoding is detected in the first ``SNIFFED_FILES`` files, other options in the first one. Columns of files
     without a header are named c1, c2, ...
 
     Parameters
@@ -40,18 +40,18 @@ def sniff_source(
     sources
         The files, at least one.
     config
-        Options that were given, and defaults.
+        Given options and defaults.
     given
-        Names of the options that were given, and are not looked for.
+        Names of the given options, which are not detected.
 
     Returns
     -------
-    The options, and a note for each that is not the default.
+    The options, and a note on each that differs from the default.
 
     Raises
     ------
     SourceError
-        If it is not clear how a file is to be read: the error names what may be meant, and the option to set.
+        If the result is ambiguous, with the candidates and the option to set.
     """
     files = [source for source in sources if not is_parquet(source, config)]
     if not files:
@@ -79,7 +79,7 @@ def sniff_source(
 
 
 def name_columns(width: int) -> tuple[str, ...]:
-    """Names for the columns of a file without a header: c1, c2, ..., with as many digits as the last has."""
+    """Name the columns of a file without a header: c1, c2, ..., zero-padded."""
     return tuple(f"c{number:0{len(str(width))}}" for number in range(1, width + 1))
 
 
@@ -90,7 +90,7 @@ def _name_columns(
     configured = {config.sample, config.weight, config.variable, config.value, config.time} - {None}
     names = [field.strip() for field in split.rows[0]] if split.rows else []
     if configured & set(names):
-        # whoever names columns has seen the header
+        # columns named in the options are in the header
         has_header = True
     if has_header is None:
         raise SourceError(
@@ -109,7 +109,7 @@ def _name_columns(
 
 
 def _agree(guesses: dict[Source, EncodingGuess]) -> EncodingGuess:
-    """One encoding for all files; those of ASCII alone are in any."""
+    """Choose one encoding for all files; files in ASCII are compatible with any."""
     decisive = {source: guess for source, guess in guesses.items() if guess.words}
     found = {guess.encoding: source.name for source, guess in reversed(decisive.items())}
     if "utf-8" in found and len(found) > 1:
@@ -118,22 +118,22 @@ def _agree(guesses: dict[Source, EncodingGuess]) -> EncodingGuess:
             f"files are in different encodings: {listed}; save all of them as UTF-8, or say which it is in "
             "source.encoding (pmf infer: --encoding)"
         )
-    # the file with most texts that could decide is not known: the first one speaks for all
+    # use the first decisive file
     return next(iter(decisive.values()), next(iter(guesses.values())))
 
 
 def read_beginning(source: Source, config: SourceOptions) -> str:
-    """Whole lines of the beginning of a file."""
+    """Read complete lines from the beginning of a file."""
     content = b""
     try:
         with open_source(source) as stored:
-            # it is split at single characters, whatever the delimiter turns out to be
+            # the delimiter is not known yet, so that none may be replaced
             plain = config.model_copy(update={"delimiter": ","})
             stream = open_text(source, plain, stored)
             while len(content) <= SNIFFED_BYTES and (part := stream.read(SNIFFED_BYTES)):
                 content += part
     except DAMAGED as error:
-        # what is wrong is said when the file is read
+        # damage is reported when the file is read
         spare_transient(error)
     text = content[:SNIFFED_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
     if len(content) > SNIFFED_BYTES:
@@ -142,18 +142,18 @@ def read_beginning(source: Source, config: SourceOptions) -> str:
 
 
 def check_reading(source: Source, config: SourceOptions) -> list[str]:
-    """Differences between how a CSV file seems to be written and how it is read, a sentence for each.
+    """Compare the configured options of a CSV file with the detected ones.
 
     Parameters
     ----------
     source
         The file.
     config
-        Encoding, delimiter, columns and sign before decimals that are configured.
+        Configured encoding, delimiter, columns and decimal sign.
 
     Returns
     -------
-    Sentences that name the option to set; none for Parquet.
+    A sentence with the option to set for each difference; empty for Parquet.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def check_reading(source: Source, config: SourceOptions) -> list[str]:
 
 
 def _reads_alike(guess: EncodingGuess, encoding: str) -> bool:
-    """Whether an encoding reads the texts that were found as the one does that was guessed."""
+    """Whether an encoding decodes the sample texts like the guessed one."""
     try:
         return all(word.encode(guess.encoding).decode(encoding) == word for word in guess.words)
     except UnicodeError:
@@ -203,22 +203,22 @@ def _reads_alike(guess: EncodingGuess, encoding: str) -> bool:
 
 
 PLAIN = ","
-"""Delimiter that is preferred where it works."""
+"""Preferred delimiter."""
 SEPARATORS = (PLAIN, "\t", ";", "|", "::")
-"""Delimiters that texts seldom hold."""
+"""Delimiters that rarely occur in texts."""
 BLANKS = (" ", WHITESPACE)
-"""Delimiters that texts often hold: looked at where none of the others works."""
+"""Delimiters that often occur in texts, which are tried last."""
 WORKING_SHARE = 0.9
-"""Share of the rows that must have the same number of fields for a delimiter to work."""
+"""Least share of rows with the same number of fields for a delimiter to be accepted."""
 LEAST_SHARE = 0.5
-"""The same of a delimiter that clevercsv finds although none works."""
+"""The same for a delimiter found by clevercsv if none is accepted."""
 SAMPLED_BYTES = 8000
-"""Characters that clevercsv looks at: its time grows faster than they do."""
+"""Number of characters for clevercsv, whose time is superlinear."""
 
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Rows of the beginning of a file, split at a delimiter.
+    """Rows from the beginning of a file, split at a delimiter.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class SplitRows:
     width
         Most frequent number of fields.
     share
-        Share of the rows that have it.
+        Share of the rows with this number.
     """
 
     delimiter: str
@@ -239,7 +239,7 @@ class SplitRows:
 
     @property
     def works(self) -> bool:
-        """Whether nearly all rows, and the first one, have the same number of fields, more than one."""
+        """Whether nearly all rows, including the first, have the same number of fields, at least two."""
         return (
             self.width > 1
             and self.share >= WORKING_SHARE
@@ -248,7 +248,7 @@ class SplitRows:
 
 
 def split_rows(text: str, delimiter: str) -> SplitRows:
-    """Split the beginning of a file at a delimiter; blank lines are no rows."""
+    """Split the beginning of a file at a delimiter, skipping blank lines."""
     lines = separate_fields(text.encode("utf-8", "surrogateescape"), delimiter)
     separator = choose_separator(delimiter)
     shown = " " if delimiter == WHITESPACE else delimiter
@@ -263,7 +263,7 @@ def split_rows(text: str, delimiter: str) -> SplitRows:
                     else row
                 )
     except csv.Error:
-        # a field without end: the rows before it are what can be compared
+        # an unclosed field: use the rows before it
         pass
     sizes = Counter(map(len, rows))
     width, times = max(sizes.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
@@ -271,26 +271,26 @@ def split_rows(text: str, delimiter: str) -> SplitRows:
 
 
 def find_delimiter(name: str, text: str) -> tuple[SplitRows, str]:
-    """Find the delimiter of a file.
+    """Detect the delimiter of a file.
 
-    A delimiter works if it splits nearly all rows into the same number of fields. The comma is chosen where it works
-    and no other does; where several work, or none, clevercsv is asked, and its answer used if rows agree with it.
+    A delimiter is accepted if it splits nearly all rows into the same number of fields. If several or none are
+    accepted, clevercsv decides, provided that the rows agree with its result.
 
     Parameters
     ----------
     name
         Name of the file, for errors.
     text
-        Whole lines of its beginning.
+        Complete lines from its beginning.
 
     Returns
     -------
-    The rows as they are split, and a note for the reviewer, empty where the comma is chosen without doubt.
+    The split rows, and a note for review, "" for an unambiguous comma.
 
     Raises
     ------
     SourceError
-        If it is not clear: the error names the delimiters that may be meant.
+        If the result is ambiguous, with the candidates.
     """
     splits = {delimiter: split_rows(text, delimiter) for delimiter in (*SEPARATORS, ", ")}
     plain, spaced = splits[PLAIN], splits.pop(", ")
@@ -299,14 +299,14 @@ def find_delimiter(name: str, text: str) -> tuple[SplitRows, str]:
     working = [each for each in splits.values() if each.works]
     if not working:
         blanks = [split_rows(text, delimiter) for delimiter in BLANKS]
-        # columns that are aligned are as many fields of nothing between single blanks
+        # aligned columns have empty fields between single blanks
         working = sorted((each for each in blanks if each.works), key=lambda each: each.width)[:1]
         splits |= {each.delimiter: each for each in blanks}
     if len(working) == 1:
         found = working[0]
         return found, "" if found.delimiter == PLAIN else _describe(found)
     if not any(each.width > 1 for each in splits.values()):
-        # one column: there is nothing to split
+        # a single column
         return plain, ""
     answer = _ask_library(text)
     likely = [each for each in working or splits.values() if each.delimiter.strip(" ") == answer]
@@ -344,7 +344,7 @@ def _question(name: str, candidates: list[SplitRows]) -> str:
 
 
 def _ask_library(text: str) -> str | None:
-    """Delimiter that clevercsv finds; None where it finds none, or cannot read the text."""
+    """Delimiter found by clevercsv; None if it finds none."""
     from clevercsv.detect import Detector
     from clevercsv.exceptions import Error
 
@@ -357,32 +357,32 @@ def _ask_library(text: str) -> str | None:
 
 
 MANY_VALUES = 20
-"""Distinct numbers from which a column is a measurement, and any number within its range may be one of it."""
+"""Number of distinct numbers above which any number within the range of a column may belong to it."""
 REPEATED = 4
-"""Rows per distinct text from which a text that occurs in the first row alone is more likely a name."""
+"""Least number of rows per distinct text for a text only in the first row to be a column name."""
 UNCLEAR_SHARE = 1 / 3
-"""Share of the columns that contradict the others from which it is asked whether there is a header."""
+"""Share of contradicting columns from which the existence of a header is ambiguous."""
 
 _COMMA = re.compile(DECIMAL_COMMA)
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 
 
 def find_header(split: SplitRows, config: SourceOptions) -> tuple[bool | None, list[str]]:
-    """Whether the first row holds names: each column says so, or the contrary, or nothing.
+    """Detect whether the first row is a header, by a vote of the columns.
 
-    A first field that is a value of its own column says that the row is data; one that is no number above a column of
-    numbers, or no value of a column of few texts, that it is a header.
+    A first field that occurs again in its column is evidence for data. A text above numbers, or a text that does not
+    occur again in a column with few distinct texts, is evidence for a header.
 
     Parameters
     ----------
     split
         The rows.
     config
-        Texts that mean "not given", and the sign before decimals.
+        Missing codes and decimal sign.
 
     Returns
     -------
-    Whether there is a header, None where columns contradict each other; and the fields that speak for data.
+    Whether there is a header, None if columns contradict each other; and the fields that are evidence for data.
     """
     if not split.rows:
         return True, []
@@ -420,7 +420,7 @@ def find_header(split: SplitRows, config: SourceOptions) -> tuple[bool | None, l
 
 
 def find_decimal(split: SplitRows, config: SourceOptions) -> tuple[Literal[".", ","], str]:
-    """Sign before the decimals, and a note for the reviewer, empty where there is nothing to say."""
+    """Detect the decimal sign; return it with a note for review, or ""."""
     commas: list[str] = []
     points: list[str] = []
     for column in _read_columns(split, config, split.rows):
@@ -448,7 +448,7 @@ def find_decimal(split: SplitRows, config: SourceOptions) -> tuple[Literal[".", 
 def _read_columns(
     split: SplitRows, config: SourceOptions, rows: Sequence[Sequence[str]]
 ) -> list[list[str]]:
-    """Values that are given, by column, of the rows that have all fields."""
+    """Nonmissing values by column, from rows with the right number of fields."""
     missing = {text.strip() for text in config.missing}
     whole = [row for row in rows if len(row) == split.width]
     columns = zip(*whole, strict=True)
@@ -462,52 +462,52 @@ def _read(text: str, config: SourceOptions) -> float | None:
 
 
 def _point(text: str) -> str:
-    """A number with a decimal comma as one with a point."""
+    """Replace a decimal comma by a point."""
     return _COMMA.sub(r"\1.\2", text)
 
 
 SCANNED_BYTES = 16 << 20
-"""Bytes of a file that are looked through for texts that are not ASCII, at most."""
+"""Largest number of bytes of a file that are searched for texts beyond ASCII."""
 KEPT_BYTES = 32 << 10
-"""Bytes of distinct texts that the encoding is guessed from, at most."""
+"""Largest size of the distinct texts from which the encoding is detected, bytes."""
 READ_BYTES = 1 << 20
-"""Bytes that are read at a time."""
+"""Chunk size for reading, bytes."""
 ENCODINGS = (
     *("cp1252", "cp932", "gb18030", "euc_jp", "big5", "cp949", "cp1251", "cp1250", "cp1253"),
     *("cp1254", "koi8_r", "iso8859_2", "cp866", "cp850", "mac_roman"),
 )
-"""Encodings without a mark of their own, the first one preferred where several read a file equally well. cp1252 is
-Latin-1 with more characters, and reads every file in it but for control characters."""
+"""Candidate encodings without a byte order mark, in order of preference. cp1252 extends Latin-1 except for control
+characters."""
 WIDE_ENCODINGS = ("utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be")
-"""Encodings whose texts hold the byte 0."""
+"""Encodings whose texts contain zero bytes."""
 MESS_TOLERATED = 0.05
-"""Difference in the "mess" that charset-normalizer measures, a share, below which two encodings read as well."""
+"""Tolerance for comparing encodings by the "mess" ratio of charset-normalizer."""
 ODD_TOLERATED = 0.05
-"""The same for the share of the characters beyond ASCII that are rare in tables, or of another script than the ASCII
-letters of their word."""
+"""Tolerance for comparing encodings by the share of odd characters: those rare in tables, or of another script than the
+ASCII letters of their word."""
 SURE_BELOW = 0.2
-"""Largest mess, and largest share of such characters, of a reading that is sure: charset-normalizer's own limit."""
+"""Largest mess ratio and share of odd characters of a certain result, the limit of charset-normalizer."""
 ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "No", "Po", "Ps", "Sk", "Sm", "So"})
-"""Unicode categories of these characters: controls, raised digits, loose accents, signs; not letters or currencies."""
+"""Unicode categories of odd characters: controls, superscripts, modifiers, symbols; not letters or currencies."""
 NOT_ODD = frozenset("¿¡")
-"""Characters of these categories that texts begin with."""
+"""Characters of these categories that are not odd."""
 WORDS_SHOWN = 4
 
 
 @dataclass(frozen=True)
 class EncodingGuess:
-    """Encoding that a file seems to be in.
+    """Detected encoding of a file.
 
     Parameters
     ----------
     encoding
         Name for ``source.encoding``.
     sure
-        Whether no other encoding reads the part that was looked at as well, and otherwise.
+        Whether no other encoding decodes the sample differently and equally well.
     words
-        Some texts beyond ASCII as they read then.
+        Some decoded texts beyond ASCII.
     others
-        Other encodings that may be meant, each with the same texts as they read in it.
+        Other possible encodings, each with the texts decoded by it.
     """
 
     encoding: str
@@ -516,7 +516,7 @@ class EncodingGuess:
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def describe(self) -> str:
-        """Sentence for a person who has to check it."""
+        """Describe the result for review."""
         read = f"texts read as {_list_words(self.words)}" if self.words else "all of it is ASCII"
         if self.sure:
             return f"encoding {self.encoding}: no other encoding reads it as well; {read}"
@@ -533,14 +533,14 @@ class EncodingGuess:
 
 
 def detect_encoding(source: Source) -> EncodingGuess:
-    """Find the encoding of a CSV file: UTF-8 if that is possible, else what charset-normalizer finds most likely.
+    """Detect the encoding of a CSV file: UTF-8 if possible, otherwise the most likely one by charset-normalizer.
 
-    The first ``SCANNED_BYTES`` are looked at. A file that is all ASCII there is in UTF-8.
+    Only the first ``SCANNED_BYTES`` are examined; ASCII counts as UTF-8.
 
     Raises
     ------
     UnreachableError
-        If the file does not answer. What is wrong with a file that is damaged is found when it is read.
+        If the file cannot be reached. Damage is reported when the file is read.
     """
     sample = _Sample()
     try:
@@ -553,7 +553,7 @@ def detect_encoding(source: Source) -> EncodingGuess:
 
 
 class _Sample:
-    """Part of a file that says something about its encoding."""
+    """Sample of a file with evidence of its encoding."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -563,11 +563,11 @@ class _Sample:
 
     @property
     def needs_more(self) -> bool:
-        """Whether more of the file would say more."""
+        """Whether the limits are not reached yet."""
         return self._scanned < SCANNED_BYTES and self._kept < KEPT_BYTES
 
     def add(self, part: bytes) -> None:
-        """Look at the next bytes."""
+        """Add the next bytes."""
         self._head = self._head or part[: KEPT_BYTES & ~3]
         self._scanned += len(part)
         if part.isascii() and self._rest.isascii():
@@ -582,14 +582,14 @@ class _Sample:
         for line in lines:
             if line.isascii():
                 continue
-            # bytes that are no part of a longer character in any of these encodings
+            # these bytes are never part of a multibyte character in any candidate encoding
             for text in re.split(rb'[\r,;\t"]', line):
                 if not text.isascii() and text not in self._texts and self._kept < KEPT_BYTES:
                     self._texts[text] = None
                     self._kept += len(text)
 
     def guess(self) -> EncodingGuess:
-        """Encoding of what was added."""
+        """Detect the encoding of the sample."""
         import charset_normalizer
 
         if self._head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in self._head:
@@ -617,7 +617,7 @@ class _Sample:
 
 
 def _choose(readings: dict[str, tuple[float, str]]) -> EncodingGuess:
-    """Choose among encodings by the mess that each makes, then by rare characters, then in their order."""
+    """Choose among encodings by mess ratio, then by odd characters, then by preference."""
     known = [name for name in ENCODINGS if name in readings]
     least = min(readings[name][0] for name in known)
     known = [name for name in known if readings[name][0] <= least + MESS_TOLERATED]
@@ -642,7 +642,7 @@ def _measure_odd(text: str) -> float:
             if character.isascii():
                 continue
             beyond += 1
-            # half-width forms are what other alphabets look like in Japanese encodings
+            # other alphabets decode to half-width forms in Japanese encodings
             is_half = unicodedata.east_asian_width(character) == "H"
             if is_half or unicodedata.category(character) in ODD_CATEGORIES:
                 odd += character not in NOT_ODD
@@ -652,7 +652,7 @@ def _measure_odd(text: str) -> float:
 
 
 def _find_words(text: str) -> tuple[str, ...]:
-    """Some words beyond ASCII."""
+    """First words beyond ASCII."""
     words = (word for word in re.findall(r"[^\s,;|\"]+", text) if not word.isascii())
     return tuple(
         word[:30] for word, _ in zip(dict.fromkeys(words), range(WORDS_SHOWN), strict=False)
@@ -660,7 +660,7 @@ def _find_words(text: str) -> tuple[str, ...]:
 
 
 def _find_different(text: str, other: str) -> tuple[str, ...]:
-    """Some words of another reading that differ from those of the first one."""
+    """First words of another decoding that differ from the first one."""
     lines = zip(text.split("\n"), other.split("\n"), strict=False)
     return _find_words("\n".join(b for a, b in lines if a != b))
 

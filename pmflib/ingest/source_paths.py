@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.texts import mask_secrets
-from pmflib.ingest.section import abridge
+from pmflib.ingest.options import abridge
 
 _WILDCARD = r"[*?\[]"
 _TEXT = re.compile(rf"(?:[^*?\[]|\[{_WILDCARD}\])*")

@@ -1,4 +1,4 @@
-"""A dataset: the ordered partitions that a run works on."""
+"""Datasets: ordered partitions of samples."""
 
 from __future__ import annotations
 
@@ -38,39 +38,38 @@ from pmflib.store.sample_blocks import (
 )
 
 SAMPLES = "samples"
-"""Zarr group of blocks in the folder of a partition."""
+"""Name of the Zarr group of samples in a partition."""
 CONTENT = "dataset.json"
-"""What a dataset is made of, in its folder."""
+"""File with the description of a dataset."""
 LEVEL_COUNTS = "level_counts.npy"
-"""Encoded rows of a raw file that hold each level, before duplicates are dropped, int64 of shape (n_levels,): in the
-folder of the file's step."""
+"""File in the artefact of a raw file with the number of encoded rows with each level, before duplicates are dropped:
+int64 of shape (n_levels,)."""
 BLOCKS = "blocks.parquet"
-"""Blocks of all partitions, in the folder of the dataset."""
+"""File with the table of the blocks of all partitions."""
 BLOCKS_SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
 )
-"""Columns of the table of blocks: index of the partition, then the fields of `BlockReference`; `SUMS` follow where
-samples have weights."""
+"""Columns of the table of blocks: index of the partition and fields of `BlockReference`."""
 WEIGHTED_SCHEMA = pa.schema([*BLOCKS_SCHEMA, *((name, pa.int64()) for name in SUMS)])
-"""The same with these."""
+"""Columns of the table of blocks of weighted samples, with `SUMS`."""
 SUPERSEDED = "superseded.parquet"
-"""Rows of partitions that are no samples of the dataset, in its folder."""
+"""File with the table of superseded rows."""
 SUPERSEDED_SCHEMA = pa.schema([("partition", pa.int64()), ("row", pa.int64())])
-"""Columns of the table of superseded rows, sorted: index of the partition, and row of it."""
+"""Columns of the sorted table of superseded rows: index of the partition and row."""
 
 
 @dataclass(frozen=True)
 class FileStep:
-    """One raw file of a dataset, or a chunk of one, and the artefact of its rows.
+    """One raw file of a dataset, or a chunk of one, with the artefact of its rows.
 
     Parameters
     ----------
     name
         Name of the file.
     source
-        Its bytes.
+        Reference to the raw file.
     step
-        Its spill, or its partition where samples have no identifiers.
+        Its spill or, without identifiers, its partition.
     """
 
     name: str
@@ -85,15 +84,15 @@ class Layer:
     Parameters
     ----------
     partition
-        The artefact.
+        The partition.
     path
-        Its Zarr group: a path, absolute, or a URL; it travels to workers, and `find_local_path` finds it there.
+        Absolute path or URL of its Zarr group, which `find_local_path` resolves on workers.
     first_key, last_key
-        Keys of its samples are between them, both included: see `pmflib.ingest.dataset.identifiers.make_keys`.
+        Inclusive range of the keys of its samples: see `pmflib.ingest.dataset.identifiers.make_keys`.
     blocks
-        Its blocks that have samples.
+        Its nonempty blocks.
     superseded
-        int64, sorted: rows of the partition that are no samples of the dataset.
+        Rows of the partition that are not samples of the dataset, int64, sorted.
     """
 
     partition: Reference
@@ -109,7 +108,7 @@ class Layer:
         return sum(block.n_rows for block in self.blocks)
 
     def supersede(self, rows: IntArray) -> Layer:
-        """Leave out some rows more, int64, sorted."""
+        """Supersede more rows, int64, sorted."""
         gone = np.union1d(self.superseded, rows)
         sample_counts = read_sample_counts(find_local_path(self.path))
         units = np.empty(0, np.int64)
@@ -128,7 +127,7 @@ class Layer:
 
 
 LAST_KEY = 2**63 - 1
-"""Largest key of a sample: a partition whose keys are not known may have any."""
+"""Largest possible key, for partitions with unknown keys."""
 
 
 def write_dataset(
@@ -151,17 +150,16 @@ def write_dataset(
     store
         Store that holds the partitions.
     partitions
-        Artefacts that hold a group ``samples``, in order.
+        The partitions in order.
     superseded
-        For partitions of which some rows are no samples any more, by index: these rows, int64, sorted. Blocks that
-        lose all of their rows are left out.
+        Superseded rows by index of the partition, int64, sorted; blocks that lose all rows are left out.
     keys
-        First and last key that samples of each partition may have; None where they are not known.
+        First and last possible key of each partition; None if unknown.
 
     Raises
     ------
     StoreError
-        If a partition is not in the store, or damaged.
+        If a partition is missing or damaged.
     """
     layers = []
     for index, partition in enumerate(partitions):
@@ -172,12 +170,12 @@ def write_dataset(
 
 
 def open_layer(store: Store, partition: Reference, keys: tuple[int, int]) -> Layer:
-    """Open a partition of which no row is superseded; ``keys`` are the first and the last that its samples may have.
+    """Open a partition without superseded rows; ``keys`` are the first and last possible key of its samples.
 
     Raises
     ------
     StoreError
-        If it is not in the store, or damaged.
+        If it is missing or damaged.
     """
     path = store.locate(partition).resolve() / SAMPLES
     nothing = np.empty(0, np.int64)
@@ -191,7 +189,7 @@ def write_layers(
     files: Sequence[FileStep] = (),
     origin: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the list of partitions, in order, the table of their blocks, and the account of rows.
+    """Write the list of partitions, the table of their blocks, and the account of rows.
 
     Parameters
     ----------
@@ -200,11 +198,11 @@ def write_layers(
     layers
         The partitions.
     account
-        Plain JSON types: rows in, encoded, quarantined.
+        Account of rows, plain JSON types.
     files
-        The raw files, in order of name.
+        Raw files, sorted by name.
     origin
-        Plain JSON types: what the next dataset must have in common with this one to be built upon it.
+        Options that a dataset built upon this one must share, plain JSON types.
     """
     content = {
         "partitions": [asdict(layer.partition) for layer in layers],
@@ -214,7 +212,7 @@ def write_layers(
         "account": dict(account),
     }
     (path / CONTENT).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
-    # one table: stages that plan need not open every partition
+    # in one table, so that planning need not open every partition
     rows = [
         (
             *(index, block.start, block.stop, block.fold, block.n_observed, block.nbytes),
@@ -237,29 +235,29 @@ def write_layers(
         path / SUPERSEDED,
         compression="zstd",
         use_dictionary=False,
-        # sorted rows: their differences take about a byte
+        # differences of sorted rows take about one byte
         column_encoding=dict.fromkeys(SUPERSEDED_SCHEMA.names, "DELTA_BINARY_PACKED"),
     )
 
 
 def sum_weights(path: Path) -> WeightSums | None:
-    """What the weights of the samples of a dataset add up to, from what was written to its folder; None without any."""
+    """Sums of the sample weights of a dataset, read from its folder; None without weights."""
     table = pq.ParquetFile(path / BLOCKS).read()
     if not table.num_rows or SUMS[0] not in table.column_names:
         return None
-    # a sum at a time: that of all may be all that can be held
+    # one by one, as each addition checks for overflow
     rows = zip(*(table[name].to_pylist() for name in SUMS), strict=True)
     parts = [unpack_sums(row) for row in rows]
     return functools.reduce(WeightSums.add, [each for each in parts if each is not None])
 
 
 def list_layers(store: Store, dataset: Reference) -> list[Layer]:
-    """Partitions of a dataset, in order, with their blocks.
+    """List the partitions of a dataset in order, with their blocks.
 
     Raises
     ------
     StoreError
-        If the dataset or a partition is not in the store, or the dataset is damaged.
+        If the dataset or a partition is missing, or the dataset is damaged.
     """
     partitions, paths = read_partitions(store, dataset), list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
@@ -282,10 +280,10 @@ def list_layers(store: Store, dataset: Reference) -> list[Layer]:
 
 
 def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
-    """Raw files of a dataset, in order of name, each with the artefact that its rows were encoded to.
+    """List the raw files of a dataset, sorted by name, with the artefacts of their rows.
 
-    A large file that was split is there once for each chunk, in the order of its rows. The manifest entry of the
-    artefact has the account of its rows, and its folder ``LEVEL_COUNTS``.
+    A large file is listed once per chunk, in the order of rows. The manifest entry of each artefact contains the
+    account of its rows, and its folder ``LEVEL_COUNTS``.
 
     Raises
     ------
@@ -296,7 +294,7 @@ def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
 
 
 def list_sources(store: Store, dataset: Reference | None) -> list[InputFile]:
-    """Raw files of a dataset for the record of a run; none of no dataset.
+    """List the raw files of a dataset for the record of a run; empty without a dataset.
 
     Raises
     ------
@@ -317,7 +315,7 @@ def list_sources(store: Store, dataset: Reference | None) -> list[InputFile]:
 
 
 def read_source(store: Store, dataset: Reference) -> dict[str, Any]:
-    """Options of the source that change what was read of the files of a dataset: how its samples were drawn among them.
+    """Read the options with which the files of a dataset were read, including the sampling design.
 
     Raises
     ------
@@ -328,7 +326,7 @@ def read_source(store: Store, dataset: Reference) -> dict[str, Any]:
 
 
 def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
-    """What `write_dataset` wrote: partitions, keys, files, origin and account, as plain JSON types.
+    """Read the description of a dataset: partitions, keys, files, origin and account, plain JSON types.
 
     Raises
     ------
@@ -339,7 +337,7 @@ def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
     try:
         content = parse_json(read_checked(file))
         if not isinstance(content, dict) or len(content["keys"]) != len(content["partitions"]):
-            raise ValueError("it is no list of partitions with their keys")
+            raise ValueError("it is not a list of partitions with their keys")
     except StoreError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -350,7 +348,7 @@ def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
 
 
 def read_superseded(store: Store, dataset: Reference) -> dict[int, IntArray]:
-    """Rows of partitions that are no samples of a dataset, by index of the partition: int64, sorted.
+    """Read the superseded rows of a dataset by index of the partition: int64, sorted.
 
     Raises
     ------
@@ -358,7 +356,7 @@ def read_superseded(store: Store, dataset: Reference) -> dict[int, IntArray]:
         If the dataset is not in the store, or damaged.
     """
     table = _read_table(store, dataset, SUPERSEDED)
-    # `to_numpy` would import pandas, in nights with nothing else to do
+    # `to_numpy` would import pandas
     indices, rows = (
         np.concatenate([np.empty(0, np.int64), *map(np.from_dlpack, table[name].chunks)])
         for name in SUPERSEDED_SCHEMA.names
@@ -367,7 +365,7 @@ def read_superseded(store: Store, dataset: Reference) -> dict[int, IntArray]:
 
 
 def _take_between(rows: IntArray | None, start: int, stop: int) -> IntArray | None:
-    """Take the rows of a sorted array in [start, stop); None if there are none."""
+    """Select the elements of a sorted array in [start, stop); None if there are none."""
     if rows is None:
         return None
     first, last = np.searchsorted(rows, (start, stop))
@@ -375,7 +373,7 @@ def _take_between(rows: IntArray | None, start: int, stop: int) -> IntArray | No
 
 
 def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
-    """Partitions of a dataset, in order.
+    """Read the partitions of a dataset in order.
 
     Raises
     ------
@@ -391,12 +389,12 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
 
 
 def list_partitions(store: Store, dataset: Reference) -> list[str]:
-    """Zarr groups of a dataset's partitions, in order: paths, absolute, or URLs.
+    """Absolute paths or URLs of the Zarr groups of a dataset's partitions, in order.
 
     Raises
     ------
     StoreError
-        If the dataset or a partition is not in the store; in a bucket, a partition is asked for when it is read.
+        If the dataset or a partition is missing; in a bucket, partitions are checked only when they are read.
     """
     partitions = read_partitions(store, dataset)
     if not store.is_bucket:
@@ -408,7 +406,7 @@ def list_partitions(store: Store, dataset: Reference) -> list[str]:
 def list_dataset_blocks(
     store: Store, dataset: Reference, folds: Sequence[int] | None
 ) -> list[BlockReference]:
-    """Blocks of some folds, all for None, in the order of partitions and of blocks within them; paths are absolute.
+    """List the blocks of some folds, or of all for None, in the order of partitions and blocks.
 
     Raises
     ------
@@ -421,7 +419,7 @@ def list_dataset_blocks(
 def _list_blocks(
     store: Store, dataset: Reference, folds: Sequence[int] | None
 ) -> list[tuple[int, BlockReference]]:
-    """Index of the partition, and block, of some folds or of all."""
+    """Blocks of some folds or all, with the indices of their partitions."""
     paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
     chosen = _read_table(store, dataset, BLOCKS)
@@ -451,13 +449,13 @@ def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:
 
 
 N_BLOCKS = 16
-"""Blocks that samples are taken from, spread over the dataset: sources are often sorted."""
+"""Number of blocks to sample from, spread over the dataset, as sources are often sorted."""
 
 
 def take_block(
     blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
 ) -> DenseBlock:
-    """Read some samples of a dataset, from blocks spread over it.
+    """Read some samples from blocks spread over a dataset.
 
     Parameters
     ----------
@@ -466,18 +464,18 @@ def take_block(
     schema
         Variables of the dataset.
     n_samples
-        Limit of the samples.
+        Largest number of samples.
     n_blocks
-        Number of blocks to read; `N_BLOCKS` at least.
+        Number of blocks to read, at least `N_BLOCKS`.
 
     Returns
     -------
-    At most n_samples samples, with the weights that their blocks are read with.
+    At most n_samples samples, with the weights of their blocks.
     """
     filled = [block for block in blocks if block.n_rows]
     positions = np.linspace(0, len(filled) - 1, min(max(n_blocks, N_BLOCKS), len(filled)))
     chosen = [filled[position] for position in np.unique(positions.astype(np.int64))]
-    # a few blocks may be small: the others give more
+    # some blocks may be small
     is_all = sum(block.n_rows for block in chosen) <= n_samples
     share = n_samples if is_all else n_samples // len(chosen)
     samples: list[Block] = [

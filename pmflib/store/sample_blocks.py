@@ -1,4 +1,4 @@
-"""Sample blocks on disk, each of a single fold: where they are, how they are read, groups of them for a task."""
+"""Blocks of stored samples, each of a single fold: references, reading, and grouping into tasks."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ if TYPE_CHECKING:
     import zarr
 
 BLOCK_BYTES = 4 << 20
-"""Size of a block of codes, bytes: what a worker reads at once."""
+"""Size of a block of codes, bytes."""
 COLUMN_ROWS = 1 << 18
-"""Entries of a chunk of the columns beside the codes."""
+"""Chunk length of the other columns."""
 SAMPLE_COUNTS = ("rows", "duplicates", "observed", "conflicts")
-"""What is known of each sample besides its codes: encoded source rows, how many of these repeat others, observed cells,
-and rows that give the sample another weight or unit; the last is not stored where there are none."""
+"""Counts stored for each sample: encoded source rows, duplicates among them, observed cells and, if there are any, rows
+with a conflicting weight or unit."""
 MAX_BLOCK_ROWS = 65_536
-"""Rows of a block, at most."""
+"""Largest number of rows of a block."""
 REPLICATES = "replicates"
-"""Array of the replicate weights of samples that have some, beside the others of a partition."""
+"""Name of the array of replicate weights in a partition."""
 NO_REPLICATES = (
-    "a partition of samples has no replicate weights, or not as many as the others; delete its dataset, and run the "
-    "pipeline again"
+    "a partition of samples lacks replicate weights, or has another number than the others; delete its dataset and "
+    "run the pipeline again"
 )
-"""What is said where they are lost."""
+"""Message for lost replicate weights."""
 
 
 @dataclass(frozen=True)
 class BlockReference:
-    """Location of a block on disk, and its size.
+    """Reference to a stored block.
 
     Parameters
     ----------
     path
-        Folder of the partition, or its URL: it travels to workers, and `find_local_path` finds it there.
+        Path or URL of the partition, which `find_local_path` resolves on workers.
     start, stop
-        Rows of the partition.
+        Range of rows of the partition.
     fold
-        Fold that all its samples belong to.
+        Fold of all samples.
     n_observed
-        Number of observed cells: counting and EM take time in proportion.
+        Number of observed cells, to which the time of counting and EM is proportional.
     nbytes
         Size in memory, bytes.
     superseded
-        int64 of shape (n_superseded,), sorted: rows of the partition between start and stop that are no samples of the
-        dataset any more, for it holds newer ones of the same identifiers; None where there are none.
+        Rows between start and stop that are replaced by newer samples, int64 of shape (n_superseded,), sorted; None if
+        there are none.
     weights
-        What the weights of its samples add up to, as of one fold; None where they have none.
+        Sums of the sample weights, as of one fold; None without weights.
     scale
-        What weights in units are multiplied by when the block is read: 1 leaves whole numbers, which counts add up;
-        None leaves them out, and each row is one sample.
+        Factor for weights in units when the block is read: 1 gives whole numbers, for counting; None ignores weights,
+        so that each row is one sample.
     """
 
     path: str
@@ -86,21 +86,21 @@ class BlockReference:
 
     @property
     def n_samples(self) -> float:
-        """Number of samples that they count for: the sum of their weights as they are read."""
+        """Weighted number of samples: the sum of weights as they are read."""
         if self.weights is None or self.scale is None:
             return self.n_rows
         return self.weights.totals[0] * self.scale
 
     @property
     def rows(self) -> IntArray:
-        """Rows of the partition that are samples: int64 of shape (n_rows,)."""
+        """Rows of the partition that are current samples: int64 of shape (n_rows,)."""
         everything = np.arange(self.start, self.stop)
         if self.superseded is None:
             return everything
         return np.delete(everything, self.superseded - self.start)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # without the names of fields: hundreds of references travel with each task, through the scheduler
+        # compact, as hundreds of references are sent with each task
         return type(self), (
             self.path,
             self.start,
@@ -115,21 +115,21 @@ class BlockReference:
 
 
 BlockGroup: TypeAlias = Sequence[BlockReference] | Sequence[Block]
-"""Blocks that one Dask task works on, loaded, or references to them."""
+"""Blocks of one Dask task, loaded or as references."""
 
 
 def choose_block_rows(n_variables: int) -> int:
-    """Rows of a block of dense codes of about ``BLOCK_BYTES``."""
+    """Number of rows of a dense block of about ``BLOCK_BYTES``."""
     return int(min(MAX_BLOCK_ROWS, max(1, BLOCK_BYTES // n_variables)))
 
 
 def choose_replicate_rows(n_replicates: int) -> int:
-    """Rows of a chunk of replicate weights, which are read a chunk at a time."""
+    """Chunk length of replicate weights."""
     return max(1, CHUNK_BYTES // (8 * n_replicates))
 
 
 def list_blocks(path: Path) -> list[BlockReference]:
-    """Blocks of a partition, in the order they were written.
+    """List the blocks of a partition in the order of writing.
 
     Raises
     ------
@@ -145,25 +145,24 @@ def list_blocks(path: Path) -> list[BlockReference]:
 
 
 SUMS = ("decimals", "weight", "squares_high", "squares_low")
-"""Columns of a table of blocks whose samples have weights: their unit, their sum, and the sum of their squares, which
-takes two integers."""
+"""Columns of a table of blocks of weighted samples: decimals, sum of weights, and sum of squares as two integers."""
 HALF = 62
-"""Bits of the lower one of these two."""
+"""Number of bits of the lower integer of the sum of squares."""
 
 
 def sum_units(units: IntArray, decimals: int) -> WeightSums:
-    """What weights in units, int64, add up to, as of one fold."""
+    """Sums of weights in units, int64, as of one fold."""
     return Weights(units, decimals).sums
 
 
 def pack_sums(sums: WeightSums) -> tuple[int, ...]:
-    """Sums of one fold as the integers of `SUMS`."""
+    """Pack the sums of one fold as the integers of `SUMS`."""
     high, low = divmod(sums.squares[0], 1 << HALF)
     return sums.decimals, sums.totals[0], high, low
 
 
 def unpack_sums(found: Sequence[int]) -> WeightSums | None:
-    """Sums of one fold from what `pack_sums` gave; None of nothing."""
+    """Unpack the result of `pack_sums`; None if it is empty."""
     if not found:
         return None
     decimals, total, high, low = found
@@ -171,12 +170,12 @@ def unpack_sums(found: Sequence[int]) -> WeightSums | None:
 
 
 def add_sums(blocks: Iterable[BlockReference]) -> WeightSums | None:
-    """What the weights of the samples of blocks add up to, as of one fold; None where they have none, or of no block.
+    """Sums of the sample weights of blocks, as of one fold; None without weights or blocks.
 
     Raises
     ------
     PmfError
-        If the units differ, or the sum could not be held.
+        If units differ or the sum overflows.
     """
     total: WeightSums | None = None
     for block in blocks:
@@ -186,7 +185,7 @@ def add_sums(blocks: Iterable[BlockReference]) -> WeightSums | None:
 
 
 def add_fold_sums(blocks: Iterable[BlockReference], n_folds: int) -> WeightSums | None:
-    """What the weights of the samples of each fold add up to; None where they have none, or of no block.
+    """Sums of the sample weights of blocks by fold; None without weights or blocks.
 
     Raises
     ------
@@ -201,19 +200,19 @@ def add_fold_sums(blocks: Iterable[BlockReference], n_folds: int) -> WeightSums 
         return None
     nothing = WeightSums(known[0].decimals, (0,), (0,))
     stacked = WeightSums.stack([nothing if each is None else each for each in found])
-    # units and the sum of all folds are checked as they are added
+    # adding zeros checks the units and the sum of all folds
     return stacked.add(WeightSums(max(each.decimals for each in known), *[(0,) * n_folds] * 2))
 
 
 def restore_units(blocks: Iterable[BlockReference]) -> list[BlockReference]:
-    """The same blocks, whose weights are whole numbers of units once they are read: what counts add up."""
+    """References to the same blocks with weights in whole units, for counting."""
     return [replace(block, scale=1.0) for block in blocks]
 
 
 def scale_blocks(blocks: Sequence[BlockReference]) -> list[BlockReference]:
-    """The same blocks, whose weights add up to Kish's effective number of samples, rounded, once they are read.
+    """References to the same blocks with weights scaled to sum to Kish's effective sample size, rounded.
 
-    Equal weights are left out: a row is then one sample, as without any.
+    Equal weights are ignored: each row is then one sample.
     """
     sums = add_sums(blocks)
     if sums is None:
@@ -243,7 +242,7 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
         path, start = run[0].path, run[0].start
         with refuse_damage(find_local_path(path)):
             if opened is None or opened[0] != path:
-                # a block is read in a few milliseconds, and opening its partition takes one of them
+                # opening a partition takes about a third of the time of reading a block
                 opened = path, open_group(find_local_path(path))
             whole = _read_rows(opened[1], start, run[-1])
         for reference in run:
@@ -254,7 +253,7 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
 
 
 def _find_runs(references: Iterable[BlockReference]) -> Iterator[list[BlockReference]]:
-    """Gather small blocks that follow each other in a partition: each read of an array costs about a millisecond."""
+    """Group small consecutive blocks of a partition, as each read of an array costs about a millisecond."""
     run: list[BlockReference] = []
     nbytes = 0
     for reference in references:
@@ -269,13 +268,13 @@ def _find_runs(references: Iterable[BlockReference]) -> Iterator[list[BlockRefer
 
 
 def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
-    """Blocks of a group, one at a time; references are read one by one."""
+    """Iterate over the blocks of a group, reading references one by one."""
     yield from read_blocks(item for item in group if isinstance(item, BlockReference))
     yield from (item for item in group if not isinstance(item, BlockReference))
 
 
 def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
-    """Rows from one to the end of a block, with weights as that block is to have them."""
+    """Read rows up to the end of a block, with the weight scale of that block."""
     stop, weights = last.stop, None
     if last.weights is not None and last.scale is not None:
         weights = read_array_rows(group, "weight", start, stop) * last.scale
@@ -288,9 +287,9 @@ def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
 
 
 def read_sampling_units(reference: BlockReference) -> IntArray | None:
-    """Hashes of the stratum and the sampling unit of each sample of a block: int64 of shape (n_rows, 2).
+    """Read the hashes of stratum and sampling unit of a block's samples: int64 of shape (n_rows, 2).
 
-    None where they are not known.
+    None without sampling units.
 
     Raises
     ------
@@ -301,9 +300,9 @@ def read_sampling_units(reference: BlockReference) -> IntArray | None:
 
 
 def read_replicates(reference: BlockReference) -> IntArray | None:
-    """Replicate weights of each sample of a block, in units: int64 of shape (n_rows, n_replicates).
+    """Read the replicate weights of a block's samples, in units: int64 of shape (n_rows, n_replicates).
 
-    None where there are none.
+    None without replicates.
 
     Raises
     ------
@@ -314,7 +313,7 @@ def read_replicates(reference: BlockReference) -> IntArray | None:
 
 
 def _read_beside(reference: BlockReference, name: str) -> IntArray | None:
-    """Rows of an array that a partition may have beside its codes, of the samples of a block."""
+    """Read the rows of an optional array for the samples of a block; None if the partition lacks it."""
     path = find_local_path(reference.path)
     with refuse_damage(path):
         group = open_group(path)
@@ -325,17 +324,17 @@ def _read_beside(reference: BlockReference, name: str) -> IntArray | None:
 
 
 def read_units(path: Path) -> IntArray:
-    """Weights of the samples of a partition that has some, in units: int64, in the order of its rows."""
+    """Read the sample weights of a partition in units: int64, in the order of its rows."""
     units: IntArray = read_arrays(path, ["weight"])[0]["weight"]
     return units
 
 
 def read_sample_counts(path: Path) -> IntArray:
-    """What each sample of a partition was made of.
+    """Read the counts of a partition's samples.
 
     Returns
     -------
-    int32 of shape (n_rows, 4), in the order of the partition's rows: see `SAMPLE_COUNTS`.
+    `SAMPLE_COUNTS` of each sample, int32 of shape (n_rows, 4), in the order of rows.
     """
     stored: IntArray = read_arrays(path, ["tally"])[0]["tally"]
     missing = len(SAMPLE_COUNTS) - stored.shape[1]
@@ -343,18 +342,17 @@ def read_sample_counts(path: Path) -> IntArray:
 
 
 def read_identifier_texts(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Identifiers of the samples of a partition: their bytes end to end, uint8, and their lengths, int32."""
+    """Read the identifiers of a partition: their bytes end to end, uint8, and their lengths, int32."""
     arrays, _ = read_arrays(path, ["sample_length", "sample_bytes"])
     return arrays["sample_bytes"], arrays["sample_length"]
 
 
 def read_origins(path: Path) -> tuple[IntArray, list[str]]:
-    """Source rows and identifiers of the samples of a partition, in the order of its rows.
+    """Read the source rows and identifiers of a partition's samples, in the order of rows.
 
     Returns
     -------
-    int64 of shape (n_rows,), rows of the source (-1 where a sample has no single one), and the identifiers
-    ("" where the source has none).
+    Row of the source, int64 of shape (n_rows,), -1 if it is not a single one; and identifiers, "" if there are none.
     """
     arrays, _ = read_arrays(path, ["row", "sample_length", "sample_bytes"])
     ends = np.cumsum(arrays["sample_length"], dtype=np.int64)
@@ -366,13 +364,13 @@ def read_origins(path: Path) -> tuple[IntArray, list[str]]:
 
 
 MIN_GROUP = 1 << 22
-"""Least observed cells in a group of blocks: about ten milliseconds of an EM pass; a task costs Dask one to three."""
+"""Least observed cells of a group of blocks: about ten milliseconds of an EM pass; a Dask task costs one to three."""
 MAX_GROUP = 1 << 26
-"""Most observed cells in a group of blocks: about a second of an EM pass."""
+"""Most observed cells of a group of blocks: about a second of an EM pass."""
 TARGET_GROUPS = 64
-"""Number of groups between these two limits: all threads work, and each group costs one task."""
+"""Number of groups between these limits, enough to occupy all threads."""
 COUNTING_COARSENESS = 4
-"""Coarseness of groups to count: counting is quicker than an EM pass, and several folds are counted at a time."""
+"""Coarseness of groups for counting, which is faster than an EM pass and handles several folds at a time."""
 BLOCK_COST = 1 << 15
 """Cost of opening a block, in observed cells."""
 
@@ -380,21 +378,21 @@ BLOCK_COST = 1 << 15
 def group_blocks(
     blocks: Sequence[BlockReference], coarseness: int = 1
 ) -> list[list[BlockReference]]:
-    """Put consecutive blocks together until a group is worth a task.
+    """Group consecutive blocks into tasks.
 
-    The groups depend on the blocks alone, never on the workers: floating-point sums over them are the same bits
-    wherever they run.
+    Groups depend only on the blocks, never on the workers, so that floating-point sums over them have the same bits on
+    any cluster.
 
     Parameters
     ----------
     blocks
-        In the order of the dataset.
+        Blocks in the order of the dataset.
     coarseness
-        Factor by which groups may be larger than those of an EM pass.
+        Factor of the group size relative to an EM pass.
 
     Returns
     -------
-    Groups in order; none for no blocks.
+    Groups in order.
     """
     target = _choose_size(weigh_blocks(blocks), coarseness)
     groups: list[list[BlockReference]] = []
@@ -409,12 +407,12 @@ def group_blocks(
 
 
 def weigh_blocks(blocks: Sequence[BlockReference]) -> int:
-    """Cost of working on some blocks: observed cells, and what it takes to open each."""
+    """Cost of processing blocks: observed cells, and a fixed cost per block."""
     return sum(block.n_observed + BLOCK_COST for block in blocks)
 
 
 def count_groups(n_observed: int, n_blocks: int, coarseness: int = 1) -> int:
-    """Number of groups that `group_blocks` makes of equal blocks, without any.
+    """Number of groups that `group_blocks` would make of equal blocks.
 
     Parameters
     ----------
@@ -433,5 +431,5 @@ def count_groups(n_observed: int, n_blocks: int, coarseness: int = 1) -> int:
 
 
 def _choose_size(total: int, coarseness: int) -> int:
-    """Cost from which a group is full."""
+    """Least cost of a full group."""
     return min(MAX_GROUP, max(MIN_GROUP, total // TARGET_GROUPS) * coarseness)

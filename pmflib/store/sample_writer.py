@@ -1,4 +1,4 @@
-"""The writer of a partition of samples: blocks of a single fold each, as `pmflib.store.sample_blocks` reads them."""
+"""Writer of partitions of samples, in blocks of a single fold each: see `pmflib.store.sample_blocks`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pmflib.store.zarr_arrays import create_array, create_group
 
 @dataclass(frozen=True)
 class WrittenSamples:
-    """Numbers of samples that were written, of their observed cells, and of their blocks."""
+    """Numbers of written samples, observed cells and blocks."""
 
     samples: int
     observed: int
@@ -36,26 +36,25 @@ class WrittenSamples:
 
 
 class SampleWriter:
-    """Writes one partition, sample by sample group, in memory that does not grow with it.
+    """Writes one partition incrementally, in bounded memory.
 
-    Samples are assigned to folds in the order given and written block by block, so that every block holds
-    samples of one fold and folds are exchangeable however the source is sorted. Equal calls of `append` give
-    equal bytes.
+    Every block contains samples of one fold, in the order in which they were added. Equal calls of `append` give equal
+    bytes.
 
     Parameters
     ----------
     path
-        Folder of the new Zarr group; must not exist.
+        Folder of the new Zarr group, which must not exist.
     schema
-        Kept in the group's attributes.
+        Schema, stored in the attributes of the group.
     sparse
         Whether to store level indices instead of codes.
     weight_decimals
-        Decimals of the weights of the samples; None where they have none.
+        Decimals of the sample weights; None without weights.
     attributes
-        More attributes, plain JSON types.
+        Additional attributes, plain JSON types.
     block_rows
-        Rows of a full block; by default about ``BLOCK_BYTES`` of codes.
+        Number of rows of a full block; by default about ``BLOCK_BYTES`` of codes.
     """
 
     def __init__(
@@ -99,22 +98,21 @@ class SampleWriter:
         Parameters
         ----------
         block
-            Valid samples, dense or sparse; stored in the writer's layout. Their weights, where the writer has decimals
-            of them, are whole numbers of units, at most `pmflib.core.weights.LARGEST`.
+            Valid samples, dense or sparse, which are stored in the layout of the writer. Weights are whole numbers of
+            units, at most `pmflib.core.weights.LARGEST`.
         folds
             Fold of each sample, shape (n_rows,).
         rows
-            int64 of shape (n_rows,): row of the source that holds the sample, -1 where no single row does.
+            Source row of each sample, int64 of shape (n_rows,), -1 if it is not a single one.
         samples
-            Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
+            Identifiers, object array of bytes of shape (n_rows,); None without identifiers.
         sample_counts
-            int32 of shape (n_rows, 2): encoded rows of the sources that each sample was made of, and how many of these
-            are duplicates; of shape (n_rows, 3) where some are conflicts, with their number. None is one row each.
+            Numbers of encoded source rows and of duplicates among them, int32 of shape (n_rows, 2), or of shape
+            (n_rows, 3) with the number of conflicts. None means one row per sample.
         units
-            int64 of shape (n_rows, 2): hashes of the stratum and of the sampling unit of each sample; None of all calls
-            where they are not known.
+            Hashes of stratum and sampling unit, int64 of shape (n_rows, 2); None in all calls without sampling units.
         replicates
-            int64 of shape (n_rows, n_replicates): replicate weights in units; None of all calls where there are none.
+            Replicate weights in units, int64 of shape (n_rows, n_replicates); None in all calls without replicates.
         """
         if samples is None:
             samples = np.full(block.n_rows, b"", object)
@@ -157,7 +155,7 @@ class SampleWriter:
         units: IntArray,
         replicates: IntArray,
     ) -> None:
-        """Write blocks of one fold: all at once, for every write of an array costs some milliseconds."""
+        """Write several blocks of one fold at once, as every write of an array costs some milliseconds."""
         ends = [*range(self.block_rows, samples.n_rows, self.block_rows), samples.n_rows]
         if isinstance(samples, SparseBlock):
             self._extend("indices", samples.indices, ("observation",))
@@ -210,11 +208,11 @@ class SampleWriter:
             self._arrays[name].append(values)
 
     def close(self) -> WrittenSamples:
-        """Write what is left."""
+        """Write the remaining samples."""
         for fold in sorted(self._pending):
             self._flush(fold, keep_rest=False)
         if not self._blocks:
-            # an empty partition is legal: arrays of no rows
+            # an empty partition has empty arrays
             codes = np.empty((0, self.schema.n_variables), self.schema.code_dtype)
             empty = DenseBlock(codes, None if self._decimals is None else np.empty(0))
             block = empty.to_sparse(self.schema.offsets) if self.sparse else empty
@@ -239,6 +237,6 @@ class SampleWriter:
         )
         if table.size:
             blocks[...] = table
-        # last: Zarr would read a long schema again for every array that is made
+        # last, as Zarr reads the attributes again whenever an array is created
         self._group.update_attributes({**self._attributes, "schema": self.schema.to_json()})
         return WrittenSamples(self._n_rows, self._n_observed, len(self._blocks))

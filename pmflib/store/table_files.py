@@ -1,4 +1,4 @@
-"""The one file that a person names for tables: its suffix, held by one process at a time, and written whole."""
+"""Output files of tables: suffixes, exclusive access, and atomic writing."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from pmflib.core.texts import RUN_BY_SPREADSHEETS, guard_cell, restore_cell
 from pmflib.store.objects.local_folder import lock_folder
 
 ACCOUNT = b"pmf.account"
-"""Metadata of a part: its account of rows, JSON; a file joined from parts has it not."""
+"""Metadata key of a part with its account of rows, JSON; joined files do not have it."""
 SUFFIXES = (".csv", ".parquet")
-"""Suffixes of files that can be written."""
+"""Supported suffixes."""
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a file that can not be written, by its suffix.
+    """Check the suffix of an output file.
 
     Raises
     ------
     ConfigError
-        If the suffix is none of ``SUFFIXES``.
+        If it is not one of ``SUFFIXES``.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(
-            f"output is {str(path)!r}; its suffix says what is written: name a file .csv or .parquet"
+            f"output {str(path)!r} has no supported suffix; name a file .csv or .parquet"
         )
 
 
 def check_no_file(output: Path) -> None:
-    """Refuse a file where a folder is to be.
+    """Check that an output folder is not an existing file.
 
     Raises
     ------
     ConfigError
-        If it is one.
+        If it is.
     """
     if output.exists() and not output.is_dir():
         raise ConfigError(
@@ -49,19 +49,19 @@ def check_no_file(output: Path) -> None:
 
 
 def name_parts(output: Path) -> Path:
-    """Folder for the parts of an output: beside a file, and a folder itself."""
+    """Folder for the parts of an output: a hidden folder beside a file, or the output folder itself."""
     is_file = output.suffix.lower() in SUFFIXES
     return output.with_name(f".{output.name}.parts") if is_file else output
 
 
 @contextmanager
 def hold_output(output: Path) -> Iterator[None]:
-    """Let no other process write to a file, or into a folder, meanwhile: what is there afterwards is of one of them.
+    """Hold exclusive access to an output file or folder.
 
     Raises
     ------
     ConfigError
-        If another process writes to it, or a folder is to be where a file is.
+        If another process writes to it, or a file exists in place of a folder.
     """
     folder = name_parts(output)
     check_no_file(folder)
@@ -74,22 +74,22 @@ def hold_output(output: Path) -> Iterator[None]:
         yield
     finally:
         if folder != output:
-            # parts of an interrupted call stay
+            # keep the parts of an interrupted call
             with suppress(OSError):
                 folder.rmdir()
         os.close(descriptor)
 
 
 def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> int:
-    """Write tables of one schema into one file, which is there only once it is whole.
+    """Write tables of one schema to a file atomically.
 
-    In CSV, texts that a spreadsheet would run as formulas, and such names of columns, begin with an apostrophe, as
-    `guard_cell` has it; `read_file` takes it away.
+    In CSV files, texts and column names that spreadsheets would run as formulas are prefixed with an apostrophe (see
+    `guard_cell`), which `read_file` removes.
 
     Parameters
     ----------
     path
-        File to write, replaced if it is there; its folder is made.
+        Output file, replaced if it exists; its folder is created.
     schema
         Columns of the tables.
     tables
@@ -104,13 +104,13 @@ def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.Rec
     ConfigError
         If the suffix is neither .csv nor .parquet.
     """
-    # loaded where a file is written: each takes longer than this module
+    # imported here, as both are slow to load
     import pyarrow.csv
     import pyarrow.parquet as pq
 
     check_suffix(path)
     if is_csv := path.suffix.lower() == ".csv":
-        # the writer of CSV knows no dictionaries
+        # the CSV writer does not support dictionaries
         schema = pa.schema([(field.name, _spell_out(field.type)) for field in schema])
     path.parent.mkdir(parents=True, exist_ok=True)
     draft, n_rows = path.with_name(f".{path.name}.draft"), 0
@@ -131,7 +131,7 @@ def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.Rec
 
 
 def read_file(path: Path) -> pa.Table:
-    """Read a file that `write_file` has written, with its texts as they were; types of CSV are what it reads as."""
+    """Read a file written by `write_file`, restoring texts; the types of CSV columns are inferred."""
     import pyarrow.csv
     import pyarrow.parquet as pq
 
@@ -144,7 +144,7 @@ def read_file(path: Path) -> pa.Table:
 def _map_texts(
     table: pa.Table | pa.RecordBatch, change: Callable[[str], str]
 ) -> pa.Table | pa.RecordBatch:
-    """The table with its texts, and the names of its columns, changed where a spreadsheet would run them, or might."""
+    """Change the texts and column names of a table that a spreadsheet might run as formulas."""
     import pyarrow.compute as pc
 
     columns = []
@@ -158,7 +158,7 @@ def _map_texts(
 
 
 def write_options(schema: pa.Schema) -> dict[str, Any]:
-    """Options of a `pyarrow.parquet.ParquetWriter`: texts by a dictionary, whole numbers by their differences."""
+    """Options of `pyarrow.parquet.ParquetWriter`: dictionaries for texts, delta encoding for integers."""
     coded = [f.name for f in schema if pa.types.is_dictionary(f.type) or pa.types.is_string(f.type)]
     steps = {f.name: "DELTA_BINARY_PACKED" for f in schema if pa.types.is_int64(f.type)}
     return {"compression": "zstd", "use_dictionary": coded, "column_encoding": steps or None}
@@ -169,19 +169,18 @@ def _spell_out(dtype: pa.DataType) -> pa.DataType:
 
 
 def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bool = False) -> int:
-    """Write the tables of a folder into one file.
+    """Join the Parquet files of a folder to one file.
 
     Parameters
     ----------
     folder
-        Folder of Parquet files of one schema, at least one.
+        Folder of at least one Parquet file, all with the same schema.
     path
-        As for `write_file`.
+        Output file, as for `write_file`.
     order
-        Column that rows are sorted by; None leaves them as they are.
+        Column to sort by; None keeps the order.
     in_all
-        Whether the rows of all files are sorted together; otherwise those of each file stay together, in the order of
-        the files.
+        Whether to sort the rows of all files together; otherwise each file is sorted separately.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Named arrays in a Zarr v3 group, with dimension names, units and attributes."""
+"""Named arrays in Zarr v3 groups, with dimension names and attributes, and detection of damage."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def write_arrays(
     Parameters
     ----------
     path
-        Folder of the group; must not exist.
+        Folder of the group, which must not exist.
     arrays
-        Name of each array, with the array and the names of its dimensions.
+        Arrays and the names of their dimensions, by name.
     attributes
-        Plain JSON types, kept as the group's attributes.
+        Attributes of the group, plain JSON types.
     """
     add_arrays(create_group(path, attributes), arrays)
 
@@ -60,12 +60,12 @@ def create_group(path: Path, attributes: Mapping[str, Any]) -> zarr.Group:
 
     with suppress(zarr.errors.ContainsGroupError):
         return zarr.create_group(path, attributes=dict(attributes))
-    # raised here: Zarr's error would be its context, and of no use
+    # raised here, without Zarr's error as context
     raise StoreError(f"{str(path)!r} exists already; remove it first, or write to another folder")
 
 
 def set_attributes(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
-    """Set attributes of a group, plain JSON types, without the white space that would triple a long schema."""
+    """Set attributes of a group, plain JSON types, without indentation."""
     import zarr
 
     with zarr.config.set({"json_indent": None}):
@@ -107,11 +107,11 @@ def create_array(
         shape=shape,
         dtype=dtype,
         chunks=(max(1, chunk_rows), *(max(1, n) for n in shape[1:])),
-        # level 1 was both the smallest and the fastest of zstd on codes; a damaged chunk fails its checksum
+        # level 1 was both the smallest and the fastest for codes; the checksum detects damage
         compressors=ZstdCodec(level=1, checksum=True),
         fill_value=0,
         dimension_names=tuple(dims),
-        # a chunk of zeros is written too, so that a chunk that is not there is a lost one: see `read_array_rows`
+        # write chunks of zeros, too, so that missing chunks are detected as lost: see `read_array_rows`
         config={"write_empty_chunks": True},
     )
 
@@ -122,7 +122,7 @@ def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | No
     Raises
     ------
     StoreError
-        If a chunk is lost, where Zarr would give zeros.
+        If a chunk is lost, for which Zarr would return zeros.
     """
     from zarr.storage import LocalStore
 
@@ -152,7 +152,7 @@ def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | No
             if not _has_changed(folder, seen):
                 raise
             continue
-        # what another process drops from the cache while it is read would be zeros
+        # chunks that another process drops from the cache meanwhile would be read as zeros
         if not _has_changed(folder, seen):
             return rows
 
@@ -173,7 +173,7 @@ def _read_rows(
     rest = (0,) * (array.ndim - 1)
     if array.size and start < stop:
         positions = range(start // array.chunks[0], -(-stop // array.chunks[0]))
-        # one by one: damaged metadata may name more chunks than there can be
+        # lazily, as damaged metadata may imply any number of chunks
         keys = (array.metadata.encode_chunk_key((position, *rest)) for position in positions)
         if lost := find_lost(keys):
             raise StoreError(
@@ -183,12 +183,12 @@ def _read_rows(
 
 
 def _find_lost(folder: Path, keys: Iterable[str]) -> str:
-    """First key without a file; "" if there is none."""
+    """First key whose file is missing; "" if there is none."""
     return next((key for key in keys if not (folder / key).is_file()), "")
 
 
 def _identify(path: Path) -> tuple[int, int]:
-    """What distinguishes a file from one that takes its place; zeros without one."""
+    """Inode and time of a file, to detect its replacement; zeros if it does not exist."""
     try:
         state = path.stat()
     except OSError:
@@ -210,14 +210,14 @@ def read_arrays(
     path
         Folder of the group.
     names
-        Arrays to read.
+        Arrays to read; None reads all.
     kind
-        What the attribute ``kind`` of the group has to be; None is anything.
+        Required attribute ``kind`` of the group; None allows any.
 
     Raises
     ------
     StoreError
-        If there is no readable group, it holds something else, or an array is missing.
+        If the group is missing, damaged or of another kind, or an array is missing.
     """
     with refuse_damage(path):
         group = open_group(path)
@@ -231,9 +231,9 @@ def read_arrays(
 
 @contextmanager
 def refuse_damage(path: Path) -> Iterator[None]:
-    """Raise a `StoreError` in place of the errors of Zarr on a missing or damaged array of a group.
+    """Translate Zarr's errors on missing or damaged arrays to `StoreError`.
 
-    Metadata may say anything: types that are none, shapes of which no machine has the memory, nesting without end.
+    Damaged metadata may contain anything: unknown types, impossibly large shapes, endless nesting.
     """
     try:
         yield
@@ -248,7 +248,7 @@ def refuse_damage(path: Path) -> Iterator[None]:
         ArithmeticError,
         MemoryError,
         RuntimeError,
-        # of metadata that Zarr can make something of, where the caller makes warnings errors
+        # from odd metadata, if the caller turns warnings into errors
         UserWarning,
     ) as error:
         if _is_exhausted(error):
@@ -259,30 +259,30 @@ def refuse_damage(path: Path) -> Iterator[None]:
 
 
 def _is_exhausted(error: Exception) -> bool:
-    """Whether the machine had too little memory, or threads, for what it could hold: nothing is damaged then."""
+    """Whether the machine ran out of memory or threads, although the array could fit: nothing is damaged then."""
     if not isinstance(error, MemoryError):
         return "can't start new thread" in str(error)
-    # NumPy says what it was asked for
+    # NumPy's error has the requested shape
     shape, dtype = getattr(error, "shape", ()), getattr(error, "dtype", np.dtype(np.uint8))
     return math.prod(shape) * int(dtype.itemsize) <= find_memory_limit()
 
 
 def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
-    """Open a group for reading, or ("a") for its one writer.
+    """Open a group for reading ("r") or, for its only writer, appending ("a").
 
-    Metadata of a group in an artefact are checked here; a chunk is checked by a checksum of its own when it is read.
+    Metadata of artefacts are checked here, chunks by their own checksums when they are read.
 
     Raises
     ------
     StoreError
-        If there is no Zarr group at the path, or its metadata are not those that were published.
+        If there is no Zarr group at the path, or its metadata have changed since they were published.
     """
     import zarr
 
     check_files(path, "zarr.json")
     with refuse_damage(path), suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
-    # raised here: Zarr's error cannot be pickled, and as its context nor could this one
+    # raised here, as Zarr's error cannot be pickled, even as context
     raise StoreError(
         f"no Zarr group at {str(path)!r}; run the stage that writes it{suggest_file(path)}"
     )

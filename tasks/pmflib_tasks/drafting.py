@@ -8,11 +8,9 @@ from typing import Literal
 
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.core.errors import ConfigError
-from pmflib.ingest.draft_values import number_columns
 from pmflib.ingest.long_shape import find_long_log
-from pmflib.ingest.options import make_source
-from pmflib.ingest.schema_draft import draft_schema
-from pmflib.ingest.section import abridge
+from pmflib.ingest.options import abridge, make_source
+from pmflib.ingest.schema_draft import draft_schema, number_columns
 from pmflib.ingest.sniffing import sniff_source
 from pmflib.ingest.source_paths import make_absolute
 from pmflib.ingest.sources import find_sources

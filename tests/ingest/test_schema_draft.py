@@ -4,9 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.core.errors import SchemaError, SourceError
-from pmflib.ingest.draft_values import number_columns
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.schema_draft import draft_schema
+from pmflib.ingest.schema_draft import draft_schema, number_columns
 from pmflib.ingest.sources import find_sources
 from pmflib.schema.drafting.level_order import natural_key
 
@@ -104,7 +103,7 @@ def test_draft_schema__nothing_to_draft(tmp_path):
 
 
 def test_draft_schema__too_many_variables(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.ingest.draft_values.MAX_VARIABLES", 3)
+    monkeypatch.setattr("pmflib.ingest.schema_draft.MAX_VARIABLES", 3)
     rows = b"".join(b"u,%d,1\n" % n for n in range(4))
     with pytest.raises(SchemaError, match="column 'i'"):
         draft(tmp_path, {"a.csv": b"u,i,r\n" + rows}, LONG)

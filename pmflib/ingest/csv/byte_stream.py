@@ -1,4 +1,4 @@
-"""Bytes of a CSV file on their way to pyarrow: UTF-8, with one character between two fields."""
+"""Byte streams of CSV files for pyarrow: UTF-8, with a delimiter of one character."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ import pyarrow as pa
 from pmflib.ingest.options import WHITESPACE, SourceOptions
 
 CSV_BYTES = 2 << 20
-"""Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
+"""Size of a batch of CSV, bytes; fixed, so that results do not depend on the machine."""
 MANGLED_AT_ONCE = 256
-"""Rows with text after a closing quotation mark that one scan returns, at most."""
+"""Largest number of rows with text after a closing quotation mark returned by one scan."""
 READ_BYTES = 1 << 20
-"""Bytes that are read at a time."""
+"""Chunk size for reading, bytes."""
 LONGEST_LINE = 8 << 20
-"""Bytes without the end of a line that are kept back, about: no row is as long."""
+"""Approximate number of bytes without a line end that are buffered; no row is as long."""
 UNIT_SEPARATOR = "\x1f"
-"""Character between fields where the delimiter is not a single one: the "unit separator" of ASCII."""
+"""Separator that replaces delimiters of several characters: the unit separator of ASCII."""
 _ERRORS = "pmf_undecodable"
 
 
 class ByteStream(Protocol):
-    """What bytes are read from."""
+    """A readable stream of bytes."""
 
     def read(self, n_bytes: int = -1, /) -> bytes:
-        """Return the next bytes: at most ``n_bytes`` of them."""
+        """Return at most the next ``n_bytes`` bytes."""
         ...
 
 
 class CsvFeed:
-    """Stream for pyarrow: the file without its header, each byte as the character of its number, then the sentinel.
+    """Stream for pyarrow: the file without its header, decoded as Latin-1 and encoded in UTF-8, and a sentinel.
 
-    Pyarrow decodes the text of a ragged row as UTF-8 and fails where it is not; Latin-1 characters always decode,
-    and lead back to the very bytes. Short reads are filled up, so that blocks are split alike on every file system.
+    Pyarrow decodes ragged rows as UTF-8 and fails on invalid bytes. Latin-1 characters always decode and can be mapped
+    back to the original bytes. Short reads are completed, so that blocks are the same on every file system.
 
-    On the way, rows with text after a closing quotation mark are noted: such a mark more likely opened a field
-    further down, and the rows in between are inside one field, invisible if its column is not read.
+    Rows with text after a closing quotation mark are noted: such a mark more likely opens a field further down, so that
+    the rows in between are inside one field, which is not noticed if its column is not read.
     """
 
     closed = False
@@ -57,7 +57,7 @@ class CsvFeed:
         self._ended = False
 
     def read(self, n_bytes: int = -1) -> bytes:
-        """Return the next bytes: ``n_bytes`` of them, or fewer at the end of the file; none once it is closed."""
+        """Return the next ``n_bytes`` bytes, or fewer at the end of the file; none after closing."""
         if self.closed:
             return b""
         while not self._ended and (n_bytes < 0 or len(self._ready) < n_bytes):
@@ -69,11 +69,11 @@ class CsvFeed:
         return out
 
     def close(self) -> None:
-        """Mark the feed as closed; the caller who opened the stream closes it."""
+        """Close the feed, but not the stream, which its caller closes."""
         self.closed = True
 
     def take_mangled(self, stop: int) -> dict[int, str]:
-        """Numbers and texts of the rows noted before a row; they are forgotten here."""
+        """Return and remove the noted rows before a row, as texts by number."""
         numbers = [number for number in list(self._mangled) if number < stop]
         return {number: self._mangled.pop(number) for number in numbers}
 
@@ -82,7 +82,7 @@ class CsvFeed:
 
         self._ready += data
         if len(self._rest) > 4 * CSV_BYTES:
-            # no row is as long: pyarrow will raise an error
+            # too long for a row: pyarrow will raise an error
             return
         data = self._rest + data
         found = np.empty((MANGLED_AT_ONCE, 3), np.int64)
@@ -99,12 +99,12 @@ class CsvFeed:
 
 
 def as_characters(data: bytes) -> bytes:
-    """Each byte as the character of its number, in UTF-8; ASCII stays as it is."""
+    """Decode bytes as Latin-1 and encode them in UTF-8; ASCII is unchanged."""
     return data if data.isascii() else data.decode("latin-1").encode("utf-8")
 
 
 def restore_text(data: bytes) -> str:
-    """Text of bytes that went through `as_characters`; bytes that are not UTF-8 are escaped with a backslash."""
+    """Decode bytes encoded by `as_characters`; undecodable bytes are escaped with a backslash."""
     return data.decode("utf-8").encode("latin-1").decode("utf-8", "backslashreplace")
 
 
@@ -117,7 +117,7 @@ def restore_bytes(column: pa.BinaryArray) -> pa.BinaryArray:
     text = memoryview(data)[int(ends[0]) : int(ends[-1])].tobytes()
     if text.isascii():
         return column
-    # a byte of 0x80 and above became two: the second of each pair is a continuation byte
+    # bytes from 0x80 on became two, the second of which is a continuation byte
     extra = np.zeros(len(text) + 1, np.int32)
     np.cumsum((np.frombuffer(text, np.uint8) & 0xC0) == 0x80, out=extra[1:])
     ends = (ends - ends[0]) - extra[ends - ends[0]]
@@ -130,7 +130,7 @@ def restore_bytes(column: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _mark_undecodable(error: UnicodeError) -> tuple[str, int]:
-    """Replace bytes that do not decode by a byte that UTF-8 never has, and their hexadecimal digits."""
+    """Replace undecodable bytes by 0xff, which never occurs in UTF-8, and their hexadecimal digits."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     wrong = error.object[error.start : error.end]
@@ -141,12 +141,12 @@ codecs.register_error(_ERRORS, _mark_undecodable)
 
 
 def choose_separator(delimiter: str) -> str:
-    """Single character between the fields of what `Utf8Stream` gives."""
+    """Single-character separator of the fields in a `Utf8Stream`."""
     return delimiter if len(delimiter) == 1 else UNIT_SEPARATOR
 
 
 def separate_fields(data: bytes, delimiter: str) -> bytes:
-    """Whole lines with `choose_separator` where the delimiter was."""
+    """Replace the delimiter in complete lines by `choose_separator`."""
     if len(delimiter) == 1:
         return data
     if delimiter != WHITESPACE:
@@ -156,14 +156,14 @@ def separate_fields(data: bytes, delimiter: str) -> bytes:
 
 
 class StreamPart:
-    """Bytes of a stream up to a position.
+    """Part of a stream.
 
     Parameters
     ----------
     stream
-        The stream, at the first byte.
+        The stream, positioned at the first byte.
     part
-        Position of the first byte, and of the one after the last.
+        Byte range [start, stop).
     """
 
     def __init__(self, stream: IO[bytes], part: tuple[int, int]) -> None:
@@ -171,7 +171,7 @@ class StreamPart:
         self._left = part[1] - part[0]
 
     def read(self, n_bytes: int = -1) -> bytes:
-        """Return the next bytes: ``n_bytes`` of them, or fewer at the end of the part."""
+        """Return the next ``n_bytes`` bytes, or fewer at the end of the part."""
         n_next = self._left if n_bytes < 0 else min(n_bytes, self._left)
         content = bytes(self._stream.read(n_next)) if n_next else b""
         self._left -= len(content)
@@ -179,20 +179,20 @@ class StreamPart:
 
 
 class Utf8Stream:
-    r"""Stream of a file in UTF-8, in memory that does not grow with it.
+    r"""Stream of a file converted to UTF-8, in bounded memory.
 
-    Bytes that do not decode become the byte 0xff and their hexadecimal digits, as ``\xff\x81``, so that whoever decodes
-    the field finds it undecodable. Delimiters of several characters become `UNIT_SEPARATOR`, also within quotation
-    marks: see `restore_delimiters`.
+    Undecodable bytes become the byte 0xff and their hexadecimal digits, such as ``\xff\x81``, so that their field
+    remains undecodable. Delimiters of several characters become `UNIT_SEPARATOR`, even within quotation marks: see
+    `restore_values`.
 
     Parameters
     ----------
     stream
-        The file, unpacked.
+        The decompressed file.
     config
         Encoding and delimiter.
     check
-        Called with the first bytes of the file; None for a part of it.
+        Called with the first bytes of the file; None for a part.
     """
 
     def __init__(
@@ -214,9 +214,9 @@ class Utf8Stream:
         self._ended = False
 
     def read(self, n_bytes: int = -1) -> bytes:
-        """Return the next bytes: ``n_bytes`` of them, or fewer at the end of the file.
+        """Return the next ``n_bytes`` bytes, or fewer at the end of the file.
 
-        What is in that form already is returned as it is read, perhaps in fewer bytes.
+        Files that need no conversion are returned as read, perhaps in fewer bytes.
         """
         if self._decoder is None and len(self._delimiter) == 1:
             data = bytes(self._stream.read(n_bytes))
@@ -239,9 +239,9 @@ class Utf8Stream:
         return out
 
     def _separate(self, data: bytes) -> bytes:
-        """Put the separator into whole lines."""
+        """Replace the delimiter in complete lines."""
         data = self._rest + data
-        # neither a delimiter nor a run of blanks goes over the end of a line
+        # neither a delimiter nor a run of blanks crosses a line end
         stop = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if self._ended or len(data) - stop > LONGEST_LINE:
             stop = len(data)

@@ -1,4 +1,4 @@
-"""Rows of a CSV file: exact numbers, ragged rows and undecodable bytes kept, quoted delimiters, decimal commas."""
+"""Read the rows of CSV files with exact row numbers, keeping ragged rows and undecodable bytes."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
 DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"
-"""A text that is wholly a number with a decimal comma."""
+"""Pattern of numbers with a decimal comma."""
 
 
 def restore_values(
     columns: Sequence[pa.BinaryArray], names: Sequence[str], config: SourceOptions
 ) -> list[pa.BinaryArray]:
-    """Give values the delimiters back that they hold, and numbers a decimal point.
+    """Restore delimiters inside values, and replace decimal commas by points.
 
     Parameters
     ----------
     columns, names
-        Binary, of length n_rows each, and their names.
+        Binary columns of length n_rows, and their names.
     config
-        Delimiter, sign before the decimals, and the columns of names, whose values are no numbers.
+        Delimiter, decimal sign, and the columns of samples and variables, whose values are kept.
     """
     out = list(columns)
     if len(config.delimiter) > 1:
@@ -63,9 +63,9 @@ def restore_values(
 
 
 HEADER_BYTES = 1 << 20
-"""Within how many bytes the header must end."""
+"""Largest size of the header, bytes."""
 RELEASE_SECONDS = 10.0
-"""Longest wait for the threads of pyarrow to end a read that is under way when reading ends, seconds."""
+"""Timeout for pyarrow's threads to finish pending reads, seconds."""
 
 _FOREIGN = {
     b"PAR1": "a Parquet file; name it .parquet, or set source.format = 'parquet'",
@@ -81,24 +81,24 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_header(source: Source, config: SourceOptions) -> list[str]:
-    """Names of a CSV file's columns: the configured ones, or else its first row.
+    """Names of the columns of a CSV file: the configured ones, or its first row.
 
     Raises
     ------
     SourceError
-        If the file cannot be read, or its first row is no header.
+        If the file cannot be read or has no valid header.
     """
     with open_source(source) as stored:
         return _split_head(source, config, open_text(source, config, stored))[0]
 
 
 def find_data(source: Source, config: SourceOptions) -> int:
-    """Find the first byte after the header of a file in UTF-8, or in an encoding with one byte for a character.
+    """Find the first byte after the header of a file in UTF-8 or a single-byte encoding.
 
     Raises
     ------
     SourceError
-        If the file cannot be read, or its first row is no header.
+        If the file cannot be read or has no valid header.
     """
     with open_source(source) as stored:
         _, head, n_consumed = _split_head(source, config, open_text(source, config, stored))
@@ -107,12 +107,12 @@ def find_data(source: Source, config: SourceOptions) -> int:
 
 
 def open_text(source: Source, config: SourceOptions, stored: IO[bytes]) -> Utf8Stream:
-    """Stream of an open CSV file in UTF-8, its fields separated by one character.
+    """Convert an open CSV file to a stream in UTF-8 with a separator of one character.
 
     Raises
     ------
     SourceError
-        When it is read, if it begins as files of another format do.
+        During reading, if the file has the magic number of another format.
     """
     wide = config.encoding.startswith(("utf-16", "utf-32"))
 
@@ -127,7 +127,7 @@ def open_text(source: Source, config: SourceOptions, stored: IO[bytes]) -> Utf8S
 def read_csv_rows(
     source: Source, config: SourceOptions, columns: Sequence[str], chunk: FileChunk | None = None
 ) -> Iterator[RawRows]:
-    """Read some columns of a CSV file, or of a chunk of one; see `read_rows`."""
+    """Read some columns of a CSV file or a chunk of it: see `read_rows`."""
     part = None if chunk is None else chunk.bytes
     with open_source(source, check=part is None) as stored:
         stream = open_text(source, config, stored)
@@ -138,13 +138,13 @@ def read_csv_rows(
         first = 0
         if chunk is not None and part is not None:
             stored.seek(part[0])
-            # rows are numbered from the beginning of the chunk, and shown from that of the file
+            # rows are counted from the start of the chunk, and reported from that of the file
             stream, head, first = (
                 Utf8Stream(StreamPart(stored, part), config),
                 b"",
                 chunk.first_row - 1,
             )
-        # a row that cannot fit: if it is not the last ragged row, an open quotation mark has swallowed it
+        # a ragged row: unless it comes last, it is inside an unclosed quotation
         sentinel = separator * len(header) + "pmf-end-of-file"
         feed = CsvFeed(stream, head, sentinel.encode(), ord(separator))
         ragged: list[tuple[int, str]] = []
@@ -158,7 +158,7 @@ def read_csv_rows(
             del ragged[: len(before)]
             mangled = feed.take_mangled(cursor)
             if keep := [row not in mangled for row in rows.tolist()] if mangled else []:
-                # their fields are in the wrong columns, even if there are as many fields as columns
+                # their fields are in wrong columns, even if their number is right
                 before += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
                 batch, rows = batch.filter(pa.array(keep)), rows[keep]
             restored = _restore(batch, columns, config)
@@ -190,7 +190,7 @@ def _parse(
     ragged: list[tuple[int, str]],
     first: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Parse what a feed gives; ``first`` rows of the file are before it."""
+    """Parse a feed, which ``first`` rows of the file precede."""
     names = [str(index) for index in range(len(header))]
     included = [names[index] for index in indices]
 
@@ -206,7 +206,7 @@ def _parse(
     try:
         reader = pyarrow.csv.open_csv(
             stream,
-            # only without threads are rows numbered, and batches split, alike everywhere
+            # without threads, row numbers and batches are the same everywhere
             pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=byte_stream.CSV_BYTES, column_names=names
             ),
@@ -236,28 +236,27 @@ def _parse(
         spare_transient(error)
         raise _truncated(source, error) from error
     finally:
-        # a thread of pyarrow lets go of what it has of Python's when it comes to it: where Python has taken itself
-        # apart by then, the process aborts
+        # threads of pyarrow release Python objects late: after the interpreter's shutdown, the process would abort
         feed.close()
         del reader, stream, keep
         loans.wait(RELEASE_SECONDS)
 
 
 class _Loans:
-    """Objects of Python's that threads of pyarrow hold."""
+    """Python objects that threads of pyarrow hold."""
 
     def __init__(self) -> None:
         self._n_lent = 0
         self._changed = threading.Condition()
 
     def add(self, lent: object) -> None:
-        """Count an object until nobody holds it."""
+        """Count an object until it is released."""
         with self._changed:
             self._n_lent += 1
         weakref.finalize(lent, self._remove)
 
     def wait(self, seconds: float) -> None:
-        """Wait until nobody holds any, or the time is over."""
+        """Wait until all are released, or for a timeout."""
         with self._changed:
             self._changed.wait_for(lambda: not self._n_lent, seconds)
 
@@ -268,11 +267,11 @@ class _Loans:
 
 
 class _LentStream:
-    """A feed as pyarrow has it: it and the bytes that it gives are counted for as long as pyarrow holds them."""
+    """A feed for pyarrow, which counts the objects that pyarrow still holds."""
 
     def __init__(self, feed: CsvFeed, loans: _Loans) -> None:
         def read(n_bytes: int = -1) -> np.ndarray:
-            # an array can be counted, other than bytes; the traceback of an error holds the feed, and not the stream
+            # unlike bytes, arrays support weak references; tracebacks of errors refer to the feed, not to this stream
             content = np.frombuffer(feed.read(n_bytes), np.uint8)
             loans.add(content)
             return content
@@ -288,10 +287,10 @@ def _truncated(source: Source, error: BaseException) -> SourceError:
 
 
 def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) -> IntArray:
-    """Numbers of the next rows that fit: those from the cursor on that are not ragged."""
+    """Numbers of the next rows from the cursor on that are not ragged."""
     rows = np.arange(cursor, cursor + n_rows, dtype=np.int64)
     gaps = np.array([number for number, _ in ragged], np.int64)
-    # the k-th gap moves every row at or after it by one
+    # each gap shifts the rows after it by one
     rows += np.searchsorted(gaps - np.arange(gaps.size), rows, side="right")
     return rows
 
@@ -299,11 +298,11 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
 def _split_head(
     source: Source, config: SourceOptions, stream: Utf8Stream
 ) -> tuple[list[str], bytes, int]:
-    """Read column names; give the first bytes in UTF-8 as well, and how many of them are a mark and the header."""
+    """Read the column names; return them, the first bytes in UTF-8, and the length of byte order mark and header."""
     if not config.delimiter.isascii():
         raise SourceError(
-            f"{source.name}: source.delimiter {config.delimiter!r} is not ASCII; files with it are not read: "
-            "write them with a comma or a tab"
+            f"{source.name}: source.delimiter {config.delimiter!r} is not ASCII; write the files with a "
+            "comma or a tab"
         )
     try:
         head = _read_full(stream, HEADER_BYTES)
@@ -359,7 +358,7 @@ def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:
 def _restore(
     batch: pa.RecordBatch, columns: Sequence[str], config: SourceOptions
 ) -> pa.RecordBatch:
-    """Values of every column as the file means them."""
+    """Restore the original values of every column."""
     restored = [restore_bytes(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(
         restore_values(restored, columns, config), names=list(columns)
@@ -369,7 +368,7 @@ def _restore(
 def _restore_ragged(
     ragged: Sequence[tuple[int, str]], config: SourceOptions, first: int
 ) -> tuple[tuple[int, str], ...]:
-    """Numbers in the file and texts of ragged rows in their order, with the delimiters of the file."""
+    """Row numbers and original texts of ragged rows, in order."""
     ragged = [(first + row, text) for row, text in ragged]
     if len(config.delimiter) > 1:
         ragged = [(row, text.replace(UNIT_SEPARATOR, config.separator)) for row, text in ragged]

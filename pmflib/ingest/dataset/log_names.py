@@ -16,9 +16,9 @@ from pmflib.core.defaults import MOST_CLASSES
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
-from pmflib.ingest.draft_values import MAX_VARIABLES
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
+from pmflib.ingest.schema_draft import MAX_VARIABLES
 from pmflib.ingest.sources import Source, identify_source
 from pmflib.schema import Schema
 from pmflib.schema.class_names import make_class_variable, sort_names, unify_classes

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.methods import PAIR_METHODS, SAMPLE_METHODS
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.section import abridge, validate_section
+from pmflib.ingest.options import SourceOptions, abridge, validate_section
 from pmflib.ingest.source_paths import escape_text
 from pmflib_tasks.config.model_sections import QUICK, CrowdConfig
 from pmflib_tasks.config.pipeline import PipelineConfig

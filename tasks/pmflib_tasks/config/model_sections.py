@@ -20,7 +20,7 @@ from pmflib.core.methods import (
     find_method,
     list_pipeline_methods,
 )
-from pmflib.ingest.section import Section
+from pmflib.ingest.options import Section
 
 SECONDS = {"s": 1, "min": 60, "h": 3600}
 """Seconds of each unit."""

@@ -14,8 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS, SAMPLE_METHODS
 from pmflib.core.texts import mask_secrets
-from pmflib.ingest.options import DatasetOptions, SchemaOptions, SourceOptions
-from pmflib.ingest.section import Section, abridge
+from pmflib.ingest.options import DatasetOptions, SchemaOptions, Section, SourceOptions, abridge
 from pmflib.ingest.source_paths import escape_text, read_as_text, would_find_store
 from pmflib.schema import Schema
 from pmflib_tasks.config.data_sections import QualityConfig, StoreConfig, WindowConfig

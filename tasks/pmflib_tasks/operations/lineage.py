@@ -1,7 +1,7 @@
-"""OpenLineage events of a run and of its stages: their facets, the events file of a store, the OpenLineage client.
+"""OpenLineage events of runs and stages, written to a file of the store or sent by the OpenLineage client.
 
-Every facet names its schema: https://openlineage.io/docs/spec/facets. Raw files are named by their location, artefacts
-by pipeline and kind.
+For the schemas of facets, see https://openlineage.io/docs/spec/facets. Raw files are named by location, artefacts by
+pipeline and kind.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ from pmflib_tasks.guards.findings import find_recorded
 Json = dict[str, Any]
 
 EVENTS = "lineage/events.jsonl"
-"""Events file of a store on a disk, one event a line. In a bucket, each run has an object in its folder."""
+"""Events file of a local store, one event per line. In a bucket, each run has its own object in this folder."""
 WRITE_SECONDS = 10.0
-"""Time between writes of the events of a run to a bucket, seconds."""
+"""Interval between writes of events to a bucket, seconds."""
 CLOSE_SECONDS = 5.0
-"""Time limit at the end of a run for events that a transport sends in the background, seconds."""
+"""Timeout at the end of a run for events that are sent in the background, seconds."""
 CHECKSUM = "checksum"
-"""Key of the run tag that holds the checksum of an event in the store."""
+"""Key of the run tag with the checksum of an event in the store."""
 PRODUCER = f"urn:pmflib:{version('pmflib')}"
 SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _PARTS = ("spill", "spill-list", "cuts", "samples", "census")
-"""Artefact kinds that are parts of a dataset; events name the raw files instead, as there may be thousands of parts."""
+"""Kinds of artefacts that are parts of a dataset; as there may be thousands, events name the raw files instead."""
 
 
 class RunEvents:
-    """Makes the events of one run.
+    """Creates the events of one run.
 
     Parameters
     ----------
     send
-        Called with each event; must not raise.
+        Called with each event; must not raise an error.
     store
         Store of the pipeline.
     namespace
         Namespace of jobs and artefacts.
     pipeline
-        Name of the pipeline, which is the job of the run; its stages are the jobs ``<pipeline>.<stage>``.
+        Name of the pipeline, which is the name of the job of the run; jobs of stages are ``<pipeline>.<stage>``.
     source_paths
-        Paths of the raw files, to find their locations by the names that the store has.
+        Paths of the raw files, for mapping their names in the store to locations.
     run_id
-        UUID of the flow run in Prefect; None outside Prefect, for a new UUID.
+        UUID of the flow run in Prefect; None, outside Prefect, generates one.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RunEvents:
         self._seconds: dict[str, float] = {}
 
     def list_seconds(self) -> dict[str, float]:
-        """Seconds of each stage so far, in the order in which they ended; attempts of one stage are added up."""
+        """Duration of each finished stage, seconds, in order, summed over attempts."""
         return {stage: round(took, 3) for stage, took in self._seconds.items()}
 
     def start_run(self) -> None:
@@ -119,7 +119,7 @@ class RunEvents:
         outcome, reason, live, inputs, facts, number
             As in the record of the run.
         error
-            The error that ended the run; None if it succeeded.
+            Error that ended the run; None on success.
         """
         read = self._describe_files(inputs or self._list_files(self._dataset))
         if self._dataset is not None:
@@ -146,9 +146,9 @@ class RunEvents:
         stage, run_id
             Name and UUID of the stage, as for `start_stage`.
         made
-            Its artefacts, made now or found in the store.
+            Artefacts of the stage, built or found in the store.
         error
-            The error that ended the stage; None if it succeeded.
+            Error that ended the stage; None on success.
         """
         took = time.monotonic() - self._started.pop(run_id, time.monotonic())
         self._seconds[stage] = self._seconds.get(stage, 0.0) + took
@@ -162,14 +162,14 @@ class RunEvents:
         self._emit(_name_state(error), run_id, stage, inputs, outputs, error)
 
     def _list_inputs(self, entry: Entry) -> list[Json]:
-        """Datasets that an artefact was made from, with raw files in place of parts of a dataset."""
+        """Input datasets of an artefact, with raw files instead of parts of a dataset."""
         whole = [each for each in entry.inputs.values() if each.kind not in (SOURCE, *_PARTS)]
         has_parts = len(whole) < len(entry.inputs)
         files = self._list_files(entry.reference) if has_parts else []
         return [*self._describe_files(files), *map(self._describe, whole)]
 
     def _list_outputs(self, entry: Entry) -> list[Json]:
-        """Dataset of an artefact; beside a dataset of samples, that of the rows in quarantine."""
+        """Output dataset of an artefact and, for a dataset of samples, that of its quarantine."""
         output, rows = self._describe(entry.reference), entry.summary
         if entry.reference.kind != "dataset":
             if isinstance(n_rows := rows.get("samples"), int):
@@ -181,7 +181,7 @@ class RunEvents:
         return [output, rejected]
 
     def _list_files(self, reference: Reference | None) -> list[InputFile]:
-        """Raw files behind an artefact; none if the store no longer knows all of them."""
+        """Raw files of an artefact; empty if the store no longer has all entries."""
         try:
             return list_sources(self._store, reference)
         except StoreError:
@@ -204,14 +204,14 @@ class RunEvents:
 
     @cached_property
     def _locations(self) -> dict[str, str]:
-        """Path or URL of each raw file that still exists, by its name in the store."""
+        """Path or URL of each existing raw file by its name in the store."""
         try:
             return {source.name: source.url for source in find_sources(self._source_paths)}
         except SourceError:
             return {}
 
     def _describe(self, reference: Reference) -> Json:
-        """Dataset of an artefact: one per kind of artefact and pipeline, with the digest as its version."""
+        """Dataset of an artefact, named by pipeline and kind, with the digest as version."""
         facets = {"version": _make_version(reference.digest)}
         if reference.path:
             path = f"{self._store.address}/{reference.path}"
@@ -276,7 +276,7 @@ def name_file(path: str) -> tuple[str, str]:
     ('https://host', 'zip://a.csv::https://host/all.zip?token=***')
     """
     shown = mask_secrets(path)
-    # the last part of a chained address has the host
+    # the last part of a chained URL has the host
     last = shown.rpartition("::")[2]
     scheme, is_url, rest = last.partition("://")
     if not is_url:
@@ -311,7 +311,7 @@ def _count_output(n_rows: int) -> Json:
 
 
 def _describe_error(error: BaseException) -> Json:
-    """Facet of an error; only a defect, which a user cannot correct, has a stack trace."""
+    """Facet of an error, with a stack trace only for defects."""
     content = {"message": mask_secrets(f"{type(error).__name__}: {error}")}
     if not isinstance(error, PmfError):
         content["stackTrace"] = mask_secrets("".join(traceback.format_exception(error)))
@@ -350,7 +350,7 @@ def _describe_quality(facts: Mapping[str, Any]) -> dict[str, Json]:
 
 @contextmanager
 def open_events(lineage: LineageConfig, store: Store) -> Iterator[Callable[[Json], None]]:
-    """Open the destination of events that a configuration names.
+    """Open the configured destination of events.
 
     Parameters
     ----------
@@ -361,18 +361,18 @@ def open_events(lineage: LineageConfig, store: Store) -> Iterator[Callable[[Json
 
     Yields
     ------
-    Function that sends an event; it never raises.
+    Function that sends an event and never raises an error.
 
     Raises
     ------
     ConfigError
-        If events go to the OpenLineage client, and it is not installed or has no transport.
+        If the OpenLineage client is configured but not installed, or has no transport.
 
     Warns
     -----
     RuntimeWarning
-        Once, at the first event that cannot be written or sent. The run continues; after that nothing more is sent to
-        the OpenLineage client, so that a server that does not answer delays the run only once.
+        At the first event that cannot be written or sent. The run continues, but no more events are sent to the
+        OpenLineage client, so that an unreachable server delays the run only once.
     """
     destination: _EventFile | _EventObject | _EventClient
     if lineage.events == "off":
@@ -391,9 +391,9 @@ def open_events(lineage: LineageConfig, store: Store) -> Iterator[Callable[[Json
         try:
             write()
         except Exception as error:
-            # transports of OpenLineage raise errors of their own libraries
+            # transports raise errors of their own libraries
             if not failed:
-                said = f"events of lineage cannot be written: {destination.name} ({error}); the run goes on"
+                said = f"lineage events cannot be written: {destination.name} ({error}); the run continues"
                 warnings.warn(said, RuntimeWarning, stacklevel=3)
             failed = True
 
@@ -404,14 +404,14 @@ def open_events(lineage: LineageConfig, store: Store) -> Iterator[Callable[[Json
 
 
 class _EventFile:
-    """Events file of a store on a disk, to which several processes may append at the same time."""
+    """Events file of a local store, to which processes may append concurrently."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / EVENTS
         self.name = str(self._path)
 
     def send(self, event: Json) -> None:
-        """Append an event as one whole line."""
+        """Append an event as a complete line, or nothing."""
         line = seal_event(event) + b"\n"
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -426,7 +426,7 @@ class _EventFile:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Do nothing, as every line is in the file already."""
+        """Do nothing, as every event is written already."""
 
 
 def _end_last_line(descriptor: int) -> int:
@@ -445,10 +445,10 @@ def _end_last_line(descriptor: int) -> int:
 
 
 class _EventObject:
-    """Events of a run as an object of its own in a bucket, where objects cannot be appended to.
+    """Object with the events of one run in a bucket, where appending is impossible.
 
-    The object is written at the first event, at the end, and every `WRITE_SECONDS`; a run that is killed loses the
-    events since then.
+    The object is written at the first event, every `WRITE_SECONDS`, and at the end. A killed run loses the events since
+    the last write.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -458,20 +458,20 @@ class _EventObject:
         self._n_written, self._at = 0, -math.inf
 
     def send(self, event: Json) -> None:
-        """Keep an event, and write the object if it is time."""
+        """Add an event, and write the object if it is due."""
         self._lines.append(seal_event(event) + b"\n")
         if time.monotonic() - self._at >= WRITE_SECONDS:
             self.close()
 
     def close(self) -> None:
-        """Write the events that are not written yet."""
+        """Write the object if there are new events."""
         if self._n_written < len(self._lines):
             self._objects.put(self.name, b"".join(self._lines))
             self._n_written, self._at = len(self._lines), time.monotonic()
 
 
 class _EventClient:
-    """The OpenLineage client, which is configured by openlineage.yml or OPENLINEAGE_URL."""
+    """The OpenLineage client, configured by openlineage.yml or OPENLINEAGE_URL."""
 
     name = "see the configuration of OpenLineage"
 
@@ -484,12 +484,12 @@ class _EventClient:
                 raise ValueError("no transport is configured")
         except Exception as error:
             raise ConfigError(
-                f"lineage.events = 'client': the client of OpenLineage cannot be set up ({error}); install "
+                f"lineage.events = 'client': the OpenLineage client cannot be set up ({error}); install "
                 "pmflib[lineage], correct openlineage.yml or OPENLINEAGE_URL, or set lineage.events = 'file'"
             ) from error
 
     def send(self, event: Json) -> None:
-        """Send an event as the class of the library; of its facets, the library reads only the tags."""
+        """Convert an event to the classes of the client and send it; of its facets, the client needs only the tags."""
         from openlineage.client import event_v2
         from openlineage.client.facet_v2 import tags_run
 
@@ -510,13 +510,13 @@ class _EventClient:
         )
 
     def close(self) -> None:
-        """Wait for events that a transport sends in the background."""
+        """Wait for events that are sent in the background."""
         if not self._client.close(CLOSE_SECONDS):
             raise TimeoutError(f"not all were sent within {CLOSE_SECONDS:g} s of the end")
 
 
 def seal_event(event: Json) -> bytes:
-    """Write an event as a line without its end, with a run tag that is the SHA-256 of the rest."""
+    """Serialise an event as a line, with a run tag that contains the SHA-256 of the rest."""
     facets, ours = event["run"].get("facets", {}), _make_tags({CHECKSUM: _sum_event(event)})
     others = facets.get("tags", {}).get("tags", [])
     sealed = {**facets, "tags": {**ours, "tags": [*others, *ours["tags"]]}}
@@ -525,12 +525,12 @@ def seal_event(event: Json) -> bytes:
 
 
 def unseal_event(line: bytes) -> Json:
-    """Read a line of `seal_event`, without its tag; an event without one is returned as it is.
+    """Parse a line of `seal_event`, and remove the tag; events without a tag are returned unchanged.
 
     Raises
     ------
     ValueError
-        If it does not read, or was edited.
+        If the line cannot be parsed or was edited.
     """
     event: Json = parse_json(line)
     try:
@@ -546,11 +546,11 @@ def unseal_event(line: bytes) -> Json:
         if checksums == [_sum_event(event)]:
             return event
     except (KeyError, TypeError, AttributeError):
-        raise ValueError("it is no event of a run") from None
+        raise ValueError("it is not an event of a run") from None
     raise ValueError("it has been edited")
 
 
 def _sum_event(event: Json) -> str:
-    """SHA-256 of an event in canonical form, which is the same without facets and with empty facets."""
+    """SHA-256 of an event in canonical form, in which empty facets are left out."""
     run = {key: value for key, value in event["run"].items() if key != "facets" or value}
     return hashlib.sha256(json.dumps({**event, "run": run}, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Plan of a run before it starts: the memory that its stages need, and the time that they took in earlier runs."""
+"""Plan a run: the memory that its stages need, and their time according to earlier runs."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from pmflib_tasks.fit_traits import choose_n_states
 from pmflib_tasks.stage import load_schema
 
 EARLIER_RUNS = 10
-"""Runs whose times a plan takes: of each stage the longest, for many nights do a part of the work."""
+"""Number of earlier runs considered; the longest time of each stage is used, as increments do only part of the work."""
 OF_COUNTS = ("quality", "fit", "publish")
-"""Stages that work on counts and models: their time does not grow with the rows."""
+"""Stages that work on counts and models, whose time does not depend on the number of rows."""
 MANY_SAMPLES = 1 << 40
-"""Samples that memory is planned for before the first run: what grows with them has a limit far below."""
+"""Number of samples assumed before the first run; memory that depends on it is bounded anyway."""
 
 
 @dataclass(frozen=True)
 class PlannedWorkers:
-    """Workers that a run is planned for.
+    """Workers for which a run is planned.
 
     Parameters
     ----------
     memory
-        What data may take in each worker, and in the client.
+        Memory for data in each worker and in the client.
     n_threads
-        Threads of all workers.
+        Total number of threads.
     """
 
     memory: ClusterMemory
@@ -59,7 +59,7 @@ class PlannedWorkers:
 
     @classmethod
     def find(cls, config: PipelineConfig) -> PlannedWorkers:
-        """Workers that a run would have now: those of its scheduler, or those that it would start on this machine."""
+        """Find the workers that a run would use: those of its scheduler, or new ones on this machine."""
         cluster = config.cluster
         if address := find_scheduler(cluster):
             with open_client(address, cluster) as client:
@@ -67,7 +67,7 @@ class PlannedWorkers:
         n_workers = 1 if is_alone() else cluster.workers or count_processors()
         if is_alone() or not cluster.processes:
             return cls(ClusterMemory.here(cluster.memory_limit, n_workers), n_workers)
-        # the workers hold nothing yet
+        # new workers are empty
         machine = replace(MachineMemory.read(), resident=0)
         names = [f"{number} of {n_workers}" for number in range(1, n_workers + 1)]
         info = {name: {"nthreads": 1, "memory_limit": 0, "host": ""} for name in names}
@@ -76,9 +76,9 @@ class PlannedWorkers:
 
     @classmethod
     def assume(cls, n_workers: int, n_threads: int, memory: int) -> PlannedWorkers:
-        """Workers of so many threads and such a memory limit, bytes, with a client on this machine."""
+        """Assume workers with a number of threads and a memory limit, bytes, and a client on this machine."""
         info = {"of the plan": {"nthreads": n_threads, "memory_limit": memory, "host": ""}}
-        # all are alike
+        # one stands for all
         (worker,) = read_workers(info, {}, 0)
         memory_there = ClusterMemory((worker,), ClusterMemory.here().client, False)
         return cls(memory_there, n_workers * n_threads)
@@ -86,18 +86,18 @@ class PlannedWorkers:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage of a run will take.
+    """Planned memory and time of one stage.
 
     Parameters
     ----------
     stage
         Name of the stage.
     worker_bytes, client_bytes
-        Memory in the worker that needs most of it, and in the client; None where the stage plans none.
+        Memory of the worker that needs most, and of the client; None if the stage has no memory plan.
     seconds
-        Time by the clock, of all of the work; None where no earlier run says it.
+        Elapsed time; None without an earlier run.
     number
-        Number of the run that the time is from; 0 without one.
+        Number of the run with this time; 0 without one.
     """
 
     stage: str
@@ -109,20 +109,20 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run will take.
+    """Plan of a run.
 
     Parameters
     ----------
     stages
-        Plan of each stage, in order.
+        Plans of the stages in order.
     workers
-        Workers that the run is planned for.
+        Workers for which the run is planned.
     rows
-        Rows of the files; None where neither an earlier run nor the caller says them.
+        Number of rows of the files; None if unknown.
     refusals
-        Why a run would be refused, with what is needed, what is there, and a remedy; empty if it fits.
+        Reasons why a run would be refused, with needed and available memory and a remedy; empty if it fits.
     notes
-        Where numbers are from, and what is left out.
+        Sources of the numbers, and omissions.
     """
 
     stages: list[StagePlan]
@@ -133,7 +133,7 @@ class RunPlan:
 
     @property
     def seconds(self) -> float | None:
-        """Time of all stages; None where no earlier run says it."""
+        """Total time of all stages; None without an earlier run."""
         known = [stage.seconds for stage in self.stages if stage.seconds is not None]
         return sum(known) if known else None
 
@@ -146,20 +146,20 @@ def plan_run(
     rank: int | None = None,
     passes: int | None = None,
 ) -> RunPlan:
-    """Plan a run of a pipeline, which reads all data and fits from scratch.
+    """Plan a full run of a pipeline, which reads all data and fits from scratch.
 
     Parameters
     ----------
     config
         The pipeline.
     workers
-        Workers that would work for it.
+        Workers of the run.
     rows
-        Rows of the files, at least 1; None takes those of the last run, in proportion to the bytes of the files.
+        Number of rows of the files, at least 1; None scales that of the last run by the size of the files.
     rank
-        Latent states, at least 1; None takes the configured rank, or that of the last run where it is chosen.
+        Number of latent states, at least 1; None takes the configured rank, or for "auto" that of the last run.
     passes
-        Passes of EM, at least 1; None takes as many as the earlier run made.
+        Number of EM passes, at least 1; None takes that of the earlier run.
 
     Raises
     ------
@@ -212,12 +212,12 @@ def plan_run(
 
 
 class PipelineHistory:
-    """What the last runs of a pipeline have recorded.
+    """Records of the last runs of a pipeline.
 
     Parameters
     ----------
     config
-        The pipeline; its store need not be there yet.
+        The pipeline, whose store need not exist yet.
     """
 
     def __init__(self, config: PipelineConfig) -> None:
@@ -225,7 +225,7 @@ class PipelineHistory:
 
     @cached_property
     def records(self) -> list[RunRecord]:
-        """The last complete runs that had data, oldest first."""
+        """The last complete runs with data, oldest first."""
         root = self._config.resolve(self._config.store.path)
         if not is_bucket(root) and not Path(root).is_dir():
             return []
@@ -243,13 +243,13 @@ class PipelineHistory:
 
     @property
     def rank(self) -> int | None:
-        """Rank of the latent classes of the last run, where the pipeline leaves it to be chosen."""
+        """Rank of the latent classes of the last run, if the configured rank is "auto"."""
         if self._config.model.rank != "auto":
             return None
         return next((each["rank"] for each in map(_read_fit, self.records[::-1]) if each), None)
 
     def estimate_rows(self) -> int | None:
-        """Rows of the files as they are, in proportion to their bytes in the last run; None without one."""
+        """Estimate the number of rows by the size of the files relative to the last run; None without one."""
         if not self.records:
             return None
         last, source = self.records[-1], self._config.source
@@ -259,7 +259,7 @@ class PipelineHistory:
         return max(1, round(_read_account(last).rows_in * factor))
 
     def find_longest(self) -> dict[str, RunRecord]:
-        """By stage the run in which it took longest: a night that adds to the run before does a part of the work."""
+        """Find the run in which each stage took longest, as increments do only part of the work."""
         stages = dict.fromkeys(stage for record in self.records for stage in record.seconds)
         return {
             stage: max(self.records, key=lambda record: record.seconds.get(stage, 0.0))
@@ -272,7 +272,7 @@ def _read_account(record: RunRecord) -> DatasetAccount:
 
 
 def _read_fit(record: RunRecord) -> dict[str, Any]:
-    """Summary of the latent classes that a run has fitted; empty where it has none."""
+    """Summary of the latent classes fitted by a run; empty without any."""
     found: Any = record.facts.get("classes") or record.facts.get("model") or {}
     return found if "rank" in found else {}
 
@@ -295,20 +295,20 @@ def list_plans(
     account: DatasetAccount | None = None,
     n_replicates: int = 0,
 ) -> dict[str, PlanWorker]:
-    """Memory plans of the stages of a run, by the number of threads of a worker.
+    """List the memory plans of the stages of a run, as functions of the number of threads of a worker.
 
     Parameters
     ----------
     config, schema
         The pipeline and its schema.
     n_threads
-        Threads of all workers together, at least 1.
+        Total number of threads, at least 1.
     rank
-        Number of latent states in place of the configured one; where this is "auto" and None is given, EM is left out.
+        Number of latent states; None takes the configured rank, without EM for "auto".
     account
-        Account of the data; None plans for as many as there may be.
+        Account of the data; None assumes `MANY_SAMPLES`.
     n_replicates
-        Replicate weights of a sample.
+        Number of replicate weights.
     """
     n_levels = schema.n_levels
     n_runs = choose_n_runs(config.store.folds, n_threads)
@@ -343,7 +343,7 @@ def list_plans(
 def _plan_classes(
     config: PipelineConfig, schema: Schema, n_threads: int, rank: int, costs: Sequence[int]
 ) -> PlanWorker:
-    """Plan passes of EM, and those with forests where they are tried."""
+    """Plan the EM passes, including those with forests if these are tried."""
     members, dependence = config.em.members, config.model.dependence
     options = Options.make(config.class_method, config.em.pseudo_count, members, rank)
     n_models = options.count_models(sum(costs), rank)
@@ -362,9 +362,9 @@ def _plan_classes(
 
 
 def check_run_width(config: PipelineConfig, schema: Schema) -> None:
-    """Refuse a pipeline on this machine whose counts of pairs do not fit its memory, before its data are read.
+    """Check that the pair counts of a pipeline fit into the memory of this machine, before reading data.
 
-    Workers of a scheduler that runs already are asked for their memory when they count.
+    Workers of an existing scheduler are checked when they count.
 
     Raises
     ------
@@ -377,7 +377,7 @@ def check_run_width(config: PipelineConfig, schema: Schema) -> None:
 
 
 def check_width(schema: Schema, memory: ClusterMemory, n_runs: int = 1) -> None:
-    """Refuse a schema whose counts of pairs do not fit.
+    """Check that the pair counts of a schema fit into memory.
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def check_width(schema: Schema, memory: ClusterMemory, n_runs: int = 1) -> None:
     Raises
     ------
     MemoryPlanError
-        With what is needed and what there is, which variables are widest, and a remedy.
+        If they do not, with the needed and available memory, the widest variables and a remedy.
     """
     try:
         memory.check(lambda n: plan_counting(schema.n_levels, n, n_runs))
