@@ -93,3 +93,14 @@ def bucket(object_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, value in describe_access(object_server, tmp_path / "mirrors").items():
         monkeypatch.setenv(name, value)
     return make_bucket(object_server)
+
+
+@pytest.fixture
+def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Give a function that makes a pipeline of movies, whose flow runs as plain functions."""
+    from tests.flows.nights import Nights, make_movies
+
+    def make(n_movies, **sections):
+        return Nights(tmp_path / "pipeline", make_movies(n_movies), monkeypatch, **sections)
+
+    return make

@@ -1,8 +1,12 @@
 """What many tests write again: codes, label logs, and commands called in the process of the test."""
 
 import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 
 import numpy as np
+import pytest
 
 
 def draw_two_states(n_rows, n_variables):
@@ -31,3 +35,14 @@ def call_command(patch, *words):
     except SystemExit as end:
         return end.code or 0
     return 0
+
+
+def run_command(folder, *words, code=0):
+    """Standard output of a command ``pmf`` that runs in a folder; of one that is to fail, its standard error."""
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setattr(warnings, "showwarning", warnings.showwarning)
+        found = call_command(patch, *words)
+    assert found == code, err.getvalue()
+    return (err if code else out).getvalue()

@@ -7,11 +7,54 @@ import numpy as np
 import pmflib as pmf
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
+from pmflib.store.run_records import RunRecord, append_record, now
 from pmflib.store.sample_blocks import read_block, read_origins
+from pmflib_tasks.config import make_config
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.refine import refine
+
+
+def write_pipeline(folder, schema, source, /, **sections):
+    """Write a schema into a folder with a folder of data; the configuration of a small pipeline there."""
+    (folder / "data").mkdir(exist_ok=True)
+    schema.save(folder / "schema.json")
+    data = {
+        "source": {"path": "data", "layout": "wide", **source},
+        "store": {"folds": 4},
+        "model": {"rank": 2},
+        "em": {"max_passes": 5},
+    }
+    return make_config(data | sections, base=folder)
+
+
+def change(config, **sections):
+    """Copy a configuration with other options."""
+    updated = {
+        name: getattr(config, name).model_copy(update=options) for name, options in sections.items()
+    }
+    return config.model_copy(update=updated)
+
+
+def store_of(config):
+    return Store(config.resolve(config.store.path))
+
+
+def load_model(config, reference):
+    return pmf.JointPMF.load(store_of(config).locate(reference) / "model")
+
+
+def record_night(config, stages):
+    """Append the record of a run that made these stages."""
+    record = RunRecord("run", "kept", "a night", now(), now(), "", stages)
+    append_record(store_of(config), config.name, record)
+
+
+def tree_bytes(folder):
+    """Content of every file below a folder, by its path."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def make_schema(*cardinalities):
@@ -51,7 +94,7 @@ def as_wide(codes, names=None):
 
 def read_dataset(config, dataset):
     """Codes of all samples, in the order of partitions, and their identifiers."""
-    store = Store(config.resolve(config.store.path))
+    store = store_of(config)
     codes, names = [], []
     offsets = make_offsets(config)
     for layer in list_layers(store, dataset):
@@ -67,7 +110,7 @@ def make_offsets(config):
 
 
 def summary_of(config, reference):
-    entry = Store(config.resolve(config.store.path)).find(reference.identity)
+    entry = store_of(config).find(reference.identity)
     assert entry is not None
     return entry.summary
 

@@ -38,7 +38,7 @@ def test_draw__one_seed_one_log():
 
 
 def test_deliveries__refuses_what_cannot_be():
-    with pytest.raises(pmf.PmfError, match="n_triples is 5, n_nights is 6"):
+    with pytest.raises(pmf.PmfError, match="n_triples is 5"):
         Deliveries(5, 6, per_sample=1)
     with pytest.raises(pmf.PmfError, match="returning is 2"):
         Deliveries(50, 6, per_sample=1, returning=2)

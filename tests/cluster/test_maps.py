@@ -99,13 +99,6 @@ def test_run_blocks__first_items_may_come_last(client):
     assert run_blocks(client, wait, range(4), list, fan_in=2) == [[0, 1], [2, 3]]
 
 
-def test_run_blocks__shared_values_reach_every_item(client):
-    def scale(item, factor, shift):
-        return item * factor + shift
-
-    assert run_blocks(client, scale, [1, 2, 3], list, 10, 5) == [15, 25, 35]
-
-
 def test_run_blocks__items_may_be_kept_by_the_workers(client):
     kept = keep_loaded(client, lambda item: [item], [1, 2, 3])
     function: Callable[..., Any] = sum

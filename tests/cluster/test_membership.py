@@ -65,18 +65,7 @@ def _look_often(monkeypatch):
 def test_open_client__no_worker_comes():
     with (
         start_cluster(0) as cluster,
-        pytest.raises(ClusterError, match=r"0 workers at tcp://127.* 0.3 seconds.*patience"),
-        open_patiently(cluster, 0.3),
-    ):
-        pass
-
-
-def test_open_client__says_that_it_waits(monkeypatch):
-    monkeypatch.setattr(membership, "SILENT_SECONDS", 0.0)
-    with (
-        start_cluster(0) as cluster,
-        pytest.warns(ClusterWarning, match=r"0 workers at tcp.* waiting for up to 0.3 seconds"),
-        pytest.raises(ClusterError),
+        pytest.raises(ClusterError, match=r"tcp://127.*0\.3 seconds.*patience"),
         open_patiently(cluster, 0.3),
     ):
         pass
@@ -118,7 +107,7 @@ def test_open_client__all_workers_go(function):
         later(lambda: cluster.sync(remove, address, stimulus_id="test"))
         function(client, wait_long, [1, 2], *merge)
 
-    with start_cluster(1) as cluster, pytest.raises(ClusterError, match="0 workers at tcp"):
+    with start_cluster(1) as cluster, pytest.raises(ClusterError, match="0 workers"):
         use(cluster, 0.5, work)
 
 
@@ -128,7 +117,7 @@ def test_explain__a_scheduler_that_goes_is_worth_another_attempt():
     with start_cluster(1) as cluster, open_patiently(cluster, 1) as client:
         explained = [membership_of(client).explain(each) for each in (lost, cancelled)]
     assert [type(each) for each in explained] == [LostSchedulerError, ClusterError]
-    assert re.match(r"the Dask scheduler at tcp.* was lost.* the same command", str(explained[0]))
+    assert "tcp://" in str(explained[0])
 
 
 def test_open_client__errors_of_the_work_are_the_callers():
@@ -137,10 +126,7 @@ def test_open_client__errors_of_the_work_are_the_callers():
 
 
 def test_open_client__a_worker_that_is_too_small_is_named_at_once():
-    said = (
-        r"any stage would need 64.0 MiB in worker tcp://127.*, above the 0 B that its data may use, of a limit of "
-        r"200.0 MiB;.* worker of 1 thread needs a memory limit of at least 54\d.\d MiB"
-    )
+    said = r"64\.0 MiB.*tcp://127.*200\.0 MiB.*54\d\.\d MiB"
     with (
         start_cluster(1, memory_limit=200 << 20) as cluster,
         pytest.raises(MemoryPlanError, match=said),
@@ -154,7 +140,7 @@ def plan_two_gib(n_threads):
 
 
 def test_open_client__a_small_worker_that_joins_late_ends_the_run():
-    said = r"counting would need 2.0 GiB in worker .* of a limit of 1.0 GiB.*Use fewer levels"
+    said = r"counting .*2\.0 GiB.*1\.0 GiB.*Use fewer levels"
 
     def work(client):
         find_memory(client).check(plan_two_gib)
@@ -181,7 +167,7 @@ def test_find_memory__each_worker_has_its_own():
         # what nobody plans, and the program itself, come off
         assert all(0 < worker.spare < 0.7 * 4 * GIB for worker in memory.workers)
         assert not memory.is_shared
-        with pytest.raises(MemoryPlanError, match=r"6.0 GiB in worker.*3 threads"):
+        with pytest.raises(MemoryPlanError, match=r"6\.0 GiB.*3 threads"):
             memory.check(plan_two_gib)
 
 
@@ -203,13 +189,13 @@ def test_count_threads__as_many_as_are_expected():
     [
         (
             {"versions": find_versions() | {"pmflib": "0.0.1"}},
-            r"pmflib 0.0.1 at worker tcp.*; here .*install the same lock file",
+            r"pmflib 0\.0\.1 .*tcp",
         ),
         (
             {"obstacles": {STORE: pmf.PmfError("no such folder there")}},
             r"/store.*tcp.*no such folder there",
         ),
-        (ImportError("no pmflib"), r"worker tcp.* cannot run pmflib .* ImportError: no pmflib"),
+        (ImportError("no pmflib"), r"tcp.*ImportError: no pmflib"),
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
@@ -250,7 +236,7 @@ def test_open_client__versions_that_change_the_last_bits_are_warned_of(monkeypat
     described = membership.describe_worker([])
     other = replace(described, versions={**described.versions, "numba": "0.1"})
     monkeypatch.setattr(membership, "describe_worker", lambda required: other)
-    warned = pytest.warns(ClusterWarning, match=r"numba 0.1 at worker tcp.* and 1 more.*last bits")
+    warned = pytest.warns(ClusterWarning, match=r"numba 0\.1 .*tcp.* 1 more")
     with start_cluster(2) as cluster, warned, open_patiently(cluster, 5):
         pass
 
@@ -260,7 +246,7 @@ def test_open_client__a_worker_without_a_package_ends_the_run(package, monkeypat
     described = membership.describe_worker([])
     lacking = replace(described, versions={**described.versions, package: ""})
     monkeypatch.setattr(membership, "describe_worker", lambda required: lacking)
-    said = rf"{package} is not installed at worker tcp.*; install the same lock file"
+    said = rf"{package} .*tcp"
     with (
         start_cluster(1) as cluster,
         pytest.raises(ConfigError, match=said),
@@ -286,8 +272,8 @@ def test_open_client__says_which_workers_come_and_go():
         wait()
         cluster.sync(cluster.scheduler.remove_worker, first, stimulus_id="test")
         wait()
-    assert re.fullmatch(r"worker tcp://\S+ joined: 2 now", said[0])
-    assert said[1] == f"worker {first} lost, 1 left; what it had is computed again"
+    assert re.search(r"worker tcp://\S+ .*2", said[0])
+    assert first in said[1]
 
 
 def test_open_client__says_how_long_it_has_no_workers(monkeypatch):
@@ -301,7 +287,7 @@ def test_open_client__says_how_long_it_has_no_workers(monkeypatch):
     ):
         pass
     assert said[0].is_waiting
-    assert "no workers for 0 s: waiting for up to 0.5 seconds ([cluster] patience)" == said[0].text
+    assert "patience" in said[0].text
 
 
 def test_explain__workers_that_were_killed():
@@ -314,9 +300,8 @@ def test_explain__workers_that_were_killed():
         unlimited = membership_of(client).explain(error)
         worker.memory_limit = 3 * GIB
     assert isinstance(explained, MemoryPlanError)
-    assert "refine-pass-0003-01234567-items-0001 was on 4 workers that died" in str(explained)
-    assert f"last {worker.address}: with a memory limit of 3.0 GiB" in str(explained)
-    assert "of which EM was expected to take 1.0 GiB" in str(explained)
+    for named in ("refine-pass-0003-01234567-items-0001", worker.address, "3.0 GiB", "1.0 GiB"):
+        assert named in str(explained)
     assert isinstance(unlimited, ClusterError)
 
 

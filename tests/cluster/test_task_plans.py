@@ -41,14 +41,3 @@ def test_plan_tasks__every_run_has_an_item(costs, n_threads):
     plan = plan_tasks(costs, n_threads)
     assert plan.n_runs == min(n_threads, len(costs))
     assert np.diff(plan.bounds).min() > 0
-
-
-def test_plan_tasks__large_results_are_merged_few_at_a_time():
-    small, large = (plan_tasks([1] * 50, 50, size) for size in (1 << 10, 1 << 28))
-    assert (small.n_merges, large.n_merges) == (1, 8)
-    assert (small.n_waiting, large.n_waiting) == (51, 9)
-
-
-def test_plan_tasks__one_thread_merges_as_it_goes():
-    plan = plan_tasks([1] * 4488, 1)
-    assert (plan.n_tasks, plan.merge_levels, plan.n_values_sent) == (2, (), 0)

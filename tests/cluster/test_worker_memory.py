@@ -35,17 +35,17 @@ def test_check__few_levels_on_a_thousand_threads_fit():
 
 def test_check__many_levels_are_assessed_by_the_threads_of_each_worker():
     make_cluster(100, 1, 4 * GIB).check(plan_count(5000, 100))
-    with pytest.raises(MemoryPlanError, match=r"GiB in worker tcp://0, above the 16.0 GiB"):
+    with pytest.raises(MemoryPlanError, match=r"tcp://0.*16\.0 GiB"):
         make_cluster(1, 100, 16 * GIB).check(plan_count(5000, 100))
 
 
 def test_check__the_client_has_memory_of_its_own():
     apart = make_cluster(2, 1, GIB, client=GIB)
     apart.check(lambda n: MemoryPlan("a stage", {"a": GIB}, "", {"b": GIB}))
-    with pytest.raises(MemoryPlanError, match=r"a stage would need 2.0 GiB, .* is b\. Less\."):
+    with pytest.raises(MemoryPlanError, match=r"a stage .*2\.0 GiB.* b\. Less\."):
         apart.check(lambda n: MemoryPlan("a stage", {"a": GIB}, "Less.", {"b": 2 * GIB}))
     shared = ClusterMemory.here(GIB, 2)
-    with pytest.raises(MemoryPlanError, match=r"a stage would need 1\.5 GiB, above the 1\.0 GiB"):
+    with pytest.raises(MemoryPlanError, match=r"1\.5 GiB.*1\.0 GiB"):
         shared.check(lambda n: MemoryPlan("a stage", {"a": GIB}, "", {"b": GIB // 2}))
 
 
@@ -53,7 +53,7 @@ def test_check__says_the_least_limit():
     plan = MemoryPlan("a stage", {"a": 7 * GIB}, "Less.")
     worker = WorkerMemory("tcp://0", 2, GIB, 2 * GIB)
     cluster = ClusterMemory((worker,), GIB, is_shared=False)
-    said = r"7.0 GiB in worker tcp://0, above the 1.0 GiB .* limit of 2.0 GiB.* 2 threads .* least 10.4 GiB\. Less"
+    said = r"7\.0 GiB.*tcp://0.*1\.0 GiB.*2\.0 GiB.*2 threads.*10\.4 GiB\. Less"
     with pytest.raises(MemoryPlanError, match=said):
         cluster.check(lambda n: plan)
     info = {"tcp://0": {"host": "one", "nthreads": 2, "memory_limit": find_least_limit(plan)}}

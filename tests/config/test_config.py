@@ -23,27 +23,15 @@ def make(**sections):
     return make_config({"source": WIDE, "model": {"rank": 2}} | sections, base="/data")
 
 
-def test_make_config__defaults():
-    config = make()
-    assert (config.name, config.seed, config.store.folds) == ("pipeline", 0, 16)
-    assert (config.schema_.file, config.em.pseudo_count, config.cluster.address) == (
-        "schema.json",
-        "auto",
-        "",
-    )
-
-
 def test_make_config__members_of_an_average_start_from_what_differs():
     assert make().start_method == "auto"
     assert make(em={"members": 3}).start_method == "pairs"
     compared = make(em={"members": 3}, model={"rank": 2, "method": "compare"})
     assert (compared.class_method, compared.start_method) == ("auto", "pairs")
     assert make(em={"members": 3}, model={"rank": 2, "method": "random"}).start_method == "random"
-    with pytest.raises(
-        ConfigError, match=r"em.members = 3 needs starts that differ: give model.method"
-    ):
+    with pytest.raises(ConfigError, match=r"em\.members = 3"):
         make(em={"members": 3}, model={"rank": 2, "method": "spa"})
-    with pytest.raises(ConfigError, match=r"em.distil = 5 needs an average: em.members above 1"):
+    with pytest.raises(ConfigError, match=r"em\.distil = 5"):
         make(em={"distil": 5})
 
 
@@ -53,112 +41,61 @@ def test_make_config__methods_of_label_logs_are_those_in_memory():
             assert make(crowd={"method": name}).crowd.begins_with_pairs == (
                 method.family == "pairs"
             )
-    with pytest.raises(ConfigError, match=r"crowd.method: method is 'majority'; give one of auto"):
+    with pytest.raises(ConfigError, match=r"crowd\.method"):
         make(crowd={"method": "majority"})
     assert not make(crowd={"method": "robust", "em": False}).crowd.em
-    with pytest.raises(ConfigError, match=r"em = false leaves nothing of method = 'mv_em'"):
+    with pytest.raises(ConfigError, match="'mv_em'"):
         make(crowd={"method": "mv_em", "em": False})
-    with pytest.raises(ConfigError, match=r"crowd.classes: Tuple should have at least 1 item"):
+    with pytest.raises(ConfigError, match=r"crowd\.classes"):
         make(crowd={"classes": []})
 
 
 def test_make_config__methods_of_pairs_are_those_of_fit():
     for name in PAIR_METHODS:
         assert make(model={"rank": 2, "method": name}).model.method == name
-    with pytest.raises(
-        ConfigError, match=r"^model.method: method is 'mirorr'; did you mean 'mirror'\? give one of"
-    ):
+    with pytest.raises(ConfigError, match=r"^model\.method: .*'mirorr'.*'mirror'"):
         make(model={"rank": 2, "method": "mirorr"})
 
 
-def test_docstrings__show_every_option_and_every_method():
+def test_docstrings__show_every_option():
     for section in (ModelConfig, CrowdConfig, EMConfig, GateConfig, PipelineConfig):
         for name, field in section.model_fields.items():
             assert f"{field.alias or name} (" in section.__doc__
-    for name, method in PAIR_METHODS.items():
-        assert f'"{name}": {method.description[:40]}' in ModelConfig.__doc__
-    assert '"cnmf": ' in CrowdConfig.__doc__
-    assert "majority" not in CrowdConfig.__doc__
-
-
-def test_make_config__every_layout():
-    assert make(source=LONG).source.value == "stars"
-    assert make(source=WIDE | {"path": ["a.csv", "b/*.csv"]}).source.path == ("a.csv", "b/*.csv")
 
 
 @pytest.mark.parametrize(
-    ("sections", "line"),
+    ("sections", "setting"),
     [
-        ({"modle": 1}, "modle: unknown option; did you mean ['model']? (given: 1)"),
-        (
-            {"em": {"max_pases": 1}},
-            "em.max_pases: unknown option; did you mean ['max_passes']? (given: 1)",
-        ),
-        ({"model": {}}, "model.rank: is required"),
-        (
-            {"model": {"rank": 0}},
-            "model.rank: Input should be greater than or equal to 1 or: Input should be 'auto' (given: 0)",
-        ),
-        ({"em": 3}, "em: Input should be a valid dictionary or instance of EMConfig (given: 3)"),
-        (
-            {"em": {"pseudo_count": "high"}},
-            "em.pseudo_count: Input should be a valid number, unable to parse string as a number or: "
-            "Input should be 'auto' (given: 'high')",
-        ),
-        ({"em": {"tol": float("inf")}}, "em.tol: Input should be a finite number (given: inf)"),
-        ({"em": {"tol": float("nan")}}, "em.tol: Input should be a finite number (given: nan)"),
-        ({"seed": 2**63}, f"seed: Input should be less than {2**63} (given: {2**63})"),
-        (
-            {"source": WIDE | {"layout": "tall"}},
-            "source.layout: Input should be 'wide' or 'long' (given: 'tall')",
-        ),
-        (
-            {"source": WIDE | {"path": ["a", 3]}},
-            "source.path: Input should be a valid string (given: ['a', 3])",
-        ),
-        (
-            {"source": WIDE | {"path": ""}},
-            "source.path: String should have at least 1 character or: "
-            "Input should be a valid tuple (given: '')",
-        ),
-        (
-            {"source": WIDE | {"delimiter": ""}},
-            "source.delimiter: a delimiter has 1 to 10 characters, or is 'whitespace' for runs of blanks and tabs",
-        ),
-        (
-            {"source": WIDE | {"encoding": "rot13"}},
-            "source.encoding: 'rot13' is not a text encoding; give one like 'utf-8', 'latin-1', 'cp1252' or 'utf-16'",
-        ),
-        (
-            {"source": {"path": "x", "layout": "long", "sample": "user"}},
-            "source: layout = 'long' needs the column names ['variable', 'value']",
-        ),
-        (
-            {"source": WIDE | {"time": "ts"}},
-            "source: layout = 'wide' has no ['time']; remove them or set layout = 'long'",
-        ),
-        ({"store": {"buckets": 10}}, "store: buckets = 10 is no multiple of folds = 16"),
-        (
-            {"evaluate": {"test_folds": 15}},
-            "configuration: evaluate holds out 16 of 16 folds; leave at least one to train on",
-        ),
-        (
-            {"name": "../a"},
-            "name: '../a' is not a file name; use letters, digits, spaces and . - _, a letter or digit first",
-        ),
-        (
-            {"base": "/tmp"},
-            "base: paths are relative to the configuration file; remove base",
-        ),
+        ({"modle": 1}, "modle"),
+        ({"em": {"max_pases": 1}}, "em.max_pases"),
+        ({"model": {}}, "model.rank"),
+        ({"model": {"rank": 0}}, "model.rank"),
+        ({"em": 3}, "em"),
+        ({"em": {"pseudo_count": "high"}}, "em.pseudo_count"),
+        ({"em": {"tol": float("inf")}}, "em.tol"),
+        ({"em": {"tol": float("nan")}}, "em.tol"),
+        ({"seed": 2**63}, "seed"),
+        ({"source": WIDE | {"layout": "tall"}}, "source.layout"),
+        ({"source": WIDE | {"path": ["a", 3]}}, "source.path"),
+        ({"source": WIDE | {"path": ""}}, "source.path"),
+        ({"source": WIDE | {"delimiter": ""}}, "source.delimiter"),
+        ({"source": WIDE | {"encoding": "rot13"}}, "source.encoding"),
+        ({"source": {"path": "x", "layout": "long", "sample": "user"}}, "source"),
+        ({"source": WIDE | {"time": "ts"}}, "source"),
+        ({"store": {"buckets": 10}}, "store"),
+        ({"evaluate": {"test_folds": 15}}, "configuration"),
+        ({"name": "../a"}, "name"),
+        ({"base": "/tmp"}, "base"),
     ],
 )
-def test_make_config__one_mistake_is_one_line(sections, line):
-    with pytest.raises(ConfigError, match=f"^{re.escape(line)}$"):
+def test_make_config__one_mistake_is_one_line(sections, setting):
+    with pytest.raises(ConfigError, match=rf"^{re.escape(setting)}: .+$") as caught:
         make(**sections)
+    assert "\n" not in str(caught.value)
 
 
 def test_make_config__two_mistakes_are_two_lines():
-    with pytest.raises(ConfigError, match=r"^source: is required\nmodel: is required$"):
+    with pytest.raises(ConfigError, match=r"^source: .*\nmodel: .*$"):
         make_config({})
 
 
@@ -209,10 +146,10 @@ def test_load_config__relative_paths_start_from_its_folder(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "does not exist; `pmf infer` drafts one"),
-        (b"rank = ", "is not TOML"),
-        (b"\xff", "is not TOML"),
-        (b"[model]\nrank = 2", "^source: is required$"),
+        (None, r"p\.toml"),
+        (b"rank = ", r"p\.toml"),
+        (b"\xff", r"p\.toml"),
+        (b"[model]\nrank = 2", "^source: "),
     ],
 )
 def test_load_config__refuses_what_is_no_configuration(tmp_path, content, message):
@@ -220,10 +157,7 @@ def test_load_config__refuses_what_is_no_configuration(tmp_path, content, messag
         (tmp_path / "p.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         load_config(tmp_path / "p.toml")
-
-
-def test_load_config__a_folder_is_no_configuration(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match=tmp_path.name):
         load_config(tmp_path)
 
 
@@ -239,14 +173,14 @@ def test_make_config__limits_of_guards_that_are_not_given_keep_their_defaults():
 
 def test_make_config__limits_of_guards_that_make_no_sense():
     for given, message in (
-        ({"quarantine": {"warn": 0.4}}, r"quarantine.warn = 0.4 is beyond quarantine.stop = 0.2"),
-        ({"least_rows": {"warn": 5, "stop": 9}}, r"least_rows.warn = 5 is beyond"),
-        ({"quarantine": {"stop": -1}}, r"quarantine = {'stop': -1} is no limit of a guard"),
-        ({"quarantine": {"limit": 1}}, r"quarantine = {'limit': 1} is no limit of a guard"),
-        ({"quarantine": 0.3}, r'quarantine = 0.3 is no limit of a guard; give "off", or {warn'),
-        ({"drift": {"stop": 1}}, r"quality.drift"),
-        ({"reasons": {"unknown": {"stop": 1}}}, r"\['unknown'\] are no reasons of a quarantine"),
-        ({"false_discoveries": 1.5}, r"quality.false_discoveries"),
+        ({"quarantine": {"warn": 0.4}}, r"quarantine\.warn = 0\.4"),
+        ({"least_rows": {"warn": 5, "stop": 9}}, r"least_rows\.warn = 5"),
+        ({"quarantine": {"stop": -1}}, "quarantine"),
+        ({"quarantine": {"limit": 1}}, "quarantine"),
+        ({"quarantine": 0.3}, r"quarantine = 0\.3"),
+        ({"drift": {"stop": 1}}, r"quality\.drift"),
+        ({"reasons": {"unknown": {"stop": 1}}}, "'unknown'"),
+        ({"false_discoveries": 1.5}, r"quality\.false_discoveries"),
     ):
         with pytest.raises(ConfigError, match=message):
             make(quality=given)
@@ -263,9 +197,7 @@ def test_make_config__how_long_models_are_refitted_warm():
         assert make(model={"rank": 2, "refresh": text}).model.refresh_after == time
     assert make().model.refresh_after == timedelta(days=30)
     for text in ("30", "d", "-1d", "1.5d", "30 days", "", "99999999w", "1234567890h"):
-        with pytest.raises(
-            ConfigError, match=r"^model.refresh: '.*' is not a time up to 36500d; write"
-        ):
+        with pytest.raises(ConfigError, match=r"^model\.refresh: '.*'"):
             make(model={"rank": 2, "refresh": text})
 
 

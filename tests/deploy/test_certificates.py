@@ -90,7 +90,7 @@ def test_replace__certificates_of_both_authorities_connect_until_the_last_is_for
         connect(folder, "scheduler", before, "worker")
 
 
-@pytest.mark.parametrize(("actions", "said"), [((), "`make` them first"), (("make",), "`renew`")])
+@pytest.mark.parametrize(("actions", "said"), [((), "`make`"), (("make",), "`renew`")])
 def test_main__what_does_not_fit_is_refused(tmp_path, actions, said):
     folder = make(tmp_path / "tls") if actions else tmp_path
     done = call("make" if actions else "renew", folder)

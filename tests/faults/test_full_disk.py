@@ -66,8 +66,8 @@ def test_stages__writing_refused(
     path, store = write_config(tmp_path, small_log, passes=3), tmp_path / "store"
     command = [sys.executable, "-c", STAGES_HERE, str(path)]
     said = run_limited(command, largest_file)
-    assert said.startswith(f"store '{store}' cannot be written ([Errno 27]")
-    assert "free disk space" in said
+    assert str(store) in said
+    assert "[Errno 27]" in said
     assert unmade not in list_kinds(store)
     assert list((store / "tmp").iterdir()) == []
     check_artefacts(store)

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from pmflib.store.artefacts import Store
 from pmflib_flows import etl
@@ -21,7 +20,7 @@ class Nights:
             patch.setattr(etl, name, getattr(getattr(etl, name), "fn", getattr(etl, name)))
         self.folder, self.log = folder, folder / "log"
         self.path = folder / "pipeline.toml"
-        self.log.mkdir(parents=True)
+        self.log.mkdir(parents=True, exist_ok=True)
         schema.save(folder / "schema.json")
         self.configure(**sections)
 
@@ -73,13 +72,3 @@ def draw_ratings(n_users, n_movies, *, seed=0, share=0.8):
 
 def make_movies(n_movies):
     return make_schema(*[5] * n_movies)
-
-
-@pytest.fixture
-def nights(tmp_path, monkeypatch):
-    """Give a function that makes a pipeline of movies."""
-
-    def make(n_movies, **sections):
-        return Nights(tmp_path / "pipeline", make_movies(n_movies), monkeypatch, **sections)
-
-    return make

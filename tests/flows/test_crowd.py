@@ -1,9 +1,6 @@
-"""The command ``pmf crowd``, with the server that it starts for itself."""
+"""The command ``pmf crowd``, and the other commands on its store."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,24 +9,15 @@ import pytest
 import pmflib as pmf
 from pmflib_flows.commands.rejects import quarantine
 from tests.crowd.label_logs import draw_log
-
-ROOT = Path(__file__).parents[2]
+from tests.factories import run_command
 
 pytestmark = pytest.mark.slow
 
 
-def call(folder, *arguments):
-    return run(folder, "crowd", *arguments, "--output", "out")
-
-
-def run(folder, *words):
-    return subprocess.run(
-        [sys.executable, "-m", "pmflib_flows", *words],
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True,
-        text=True,
-    )
+def call(folder, *words, code=0):
+    """What ``pmf crowd`` prints; the facts of the run where it succeeds."""
+    said = run_command(folder, "crowd", *words, "--output", "out", "--json", code=code)
+    return said if code else json.loads(said)
 
 
 def test_crowd__label_log_in_true_labels_and_workers_out(tmp_path):
@@ -38,9 +26,7 @@ def test_crowd__label_log_in_true_labels_and_workers_out(tmp_path):
     lines += [f"q{t:02},w{w},{label}" for t, w, label in zip(*log.values(), strict=True)]
     (tmp_path / "log.csv").write_text("\n".join([*lines, "q01,w0,7"]))
     names = ["--task", "question", "--worker", "who", "--label", "said", "--classes", "0,1"]
-    done = call(tmp_path, "log.csv", *names, "--json")
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+    facts = call(tmp_path, "log.csv", *names)
     assert (facts["tasks"], facts["labels"], facts["workers"]) == (50, 150, 6)
     assert facts["rows"]["rows_quarantined"] == 1
     rejected = tmp_path / "rejected.parquet"
@@ -56,36 +42,29 @@ def test_crowd__again_with_an_edited_configuration_and_its_accounts(tmp_path):
     log, _ = draw_log(np.random.default_rng(1), n_tasks=80, n_workers=7, n_classes=2, n_labels=3)
     lines = [f"t{t:02},w{w},{label}" for t, w, label in zip(*log.values(), strict=True)]
     (tmp_path / "a.csv").write_text("\n".join(["task,worker,label", *lines[:120]]))
-    assert call(tmp_path, "a.csv").returncode == 0
+    call(tmp_path, "a.csv")
     file = tmp_path / "out" / "pipeline.toml"
     edited = file.read_text().replace('path = "../a.csv"', 'path = ["../a.csv", "../b.csv"]')
     file.write_text(edited + "\n[em]\nmax_passes = 4\n")
     (tmp_path / "b.csv").write_text("\n".join(["task,worker,label", *lines[120:]]))
-    done = call(tmp_path, "--json")
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+    facts = call(tmp_path)
     assert (facts["labels"], facts["passes"]) == (240, 4)
     assert edited in file.read_text()
-    status = run(tmp_path, "status", "out/pipeline.toml", "--json")
-    held = json.loads(status.stdout)
+    held = json.loads(run_command(tmp_path, "status", "out/pipeline.toml", "--json"))
     assert held["current"]
     assert (held["run"], held["labels"]["labels"], held["labels"]["path"]) == (
         {},
         240,
         facts["path"],
     )
-    shown = run(tmp_path, "status", "out/pipeline.toml").stdout
-    assert "Labels" in shown
-    assert facts["path"] in shown
-    trace = run(tmp_path, "log", "out/pipeline.toml").stdout
+    assert facts["path"] in run_command(tmp_path, "status", "out/pipeline.toml")
+    trace = run_command(tmp_path, "log", "out/pipeline.toml")
     assert trace.startswith(f"labels {facts['digest'][:12]}")
     assert "a.csv" in trace
     assert "b.csv" in trace
-    assert run(tmp_path, "verify", "out/pipeline.toml").returncode == 0
+    run_command(tmp_path, "verify", "out/pipeline.toml")
     # a question to a model has no model to answer it
-    query = run(tmp_path, "query", "out/pipeline.toml", "w1")
-    assert query.returncode == 4
-    assert "no live model yet" in query.stderr
+    run_command(tmp_path, "query", "out/pipeline.toml", "w1", code=4)
 
 
 def test_crowd__from_pairs_of_workers(tmp_path):
@@ -93,22 +72,20 @@ def test_crowd__from_pairs_of_workers(tmp_path):
     log, _ = draw_log(np.random.default_rng(2), **sizes, accuracy=(0.75, 0.95))
     lines = [f"t{t:03},w{w},{label}" for t, w, label in zip(*log.values(), strict=True)]
     (tmp_path / "a.csv").write_text("\n".join(["task,worker,label", *lines]))
-    done = call(tmp_path, "a.csv", "--method", "robust", "--json")
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+    facts = call(tmp_path, "a.csv", "--method", "robust")
     labels = pq.read_table(tmp_path / "out" / "labels").sort_by("task")
     expected = pmf.crowd.aggregate(log, "robust")
     assert labels["label"].to_pylist() == [str(code) for code in expected.codes]
     assert (facts["method"], facts["em"], facts["passes"]) == ("robust", True, expected.n_passes)
-    trace = run(tmp_path, "log", "out/pipeline.toml").stdout
+    trace = run_command(tmp_path, "log", "out/pipeline.toml")
     assert "crowd-model" in trace
     assert "worker-pairs" in trace
-    shown = json.loads(run(tmp_path, "status", "out/pipeline.toml", "--json").stdout)
+    shown = json.loads(run_command(tmp_path, "status", "out/pipeline.toml", "--json"))
     pairs, model = (shown["artefacts"][stage] for stage in ("pairs", "crowd_model"))
     assert shown["unfinished"] == []
-    assert run(tmp_path, "verify", "out/pipeline.toml").returncode == 0
+    run_command(tmp_path, "verify", "out/pipeline.toml")
     # again, and with another method: the pairs are there
-    again = json.loads(call(tmp_path, "--json").stdout)
+    again = call(tmp_path)
     assert again["outcome"] == "unchanged"
     of_run = {"timings", "run", "outcome", "reason", "gate", "quality"}
     assert {key: again[key] for key in again if key not in of_run} == {
@@ -116,21 +93,18 @@ def test_crowd__from_pairs_of_workers(tmp_path):
     }
     file = tmp_path / "out" / "pipeline.toml"
     file.write_text(file.read_text().replace('"robust"', '"multispa"'))
-    assert json.loads(call(tmp_path, "--json").stdout)["method"] == "multispa"
-    shown = json.loads(run(tmp_path, "status", "out/pipeline.toml", "--json").stdout)
+    assert call(tmp_path)["method"] == "multispa"
+    shown = json.loads(run_command(tmp_path, "status", "out/pipeline.toml", "--json"))
     assert shown["artefacts"]["pairs"] == pairs
     assert shown["artefacts"]["crowd_model"] != model
     # an artefact that is damaged is named
     (pairs,) = (tmp_path / "out" / "store" / "worker-pairs").iterdir()
     (pairs / "pairs" / "zarr.json").write_text("{}")
-    found = run(tmp_path, "verify", "out/pipeline.toml")
-    assert found.returncode == 4
-    assert str(pairs.name) in found.stderr
+    assert pairs.name in run_command(tmp_path, "verify", "out/pipeline.toml", code=4)
 
 
 def test_crowd__wrong_usage_is_one_paragraph(tmp_path):
     (tmp_path / "log.csv").write_text("task,worker,said\n1,a,x\n")
-    done = call(tmp_path, "log.csv")
-    assert done.returncode == 3
-    assert "no column 'label'" in done.stderr
-    assert "Traceback" not in done.stderr
+    said = call(tmp_path, "log.csv", code=3)
+    assert "'label'" in said
+    assert "Traceback" not in said

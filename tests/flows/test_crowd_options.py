@@ -51,7 +51,7 @@ def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_p
 
 def test_crowd__configuration_in_place_of_labels_is_refused(call, tmp_path):
     code, err = call("nights/pipeline.toml")
-    assert (code, "pmf crowd --output 'nights'" in err) == (2, True)
+    assert (code, "--output" in err) == (2, True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.csv"]
 
 
@@ -63,7 +63,7 @@ def test_crowd__encoding_and_delimiter_are_found_out(call, tmp_path):
     assert (source.encoding, source.delimiter, source.columns) == ("cp1252", ";", None)
     assert call("a.csv", "--encoding", "windows-1252") == (0, "")
     code, err = call("a.csv", "--encoding", "utf-8")
-    assert (code, "--encoding is 'utf-8'" in err) == (2, True)
+    assert (code, "--encoding" in err) == (2, True)
 
 
 def test_crowd__method_is_written_once_and_then_read(call, tmp_path):
@@ -82,37 +82,37 @@ def test_crowd__method_is_written_once_and_then_read(call, tmp_path):
 
 def test_crowd__options_that_cannot_be_are_refused_before_anything_is_written(call, tmp_path):
     code, err = call("a.csv", "--method", "best")
-    assert (code, "method is 'best'; did you mean 'robust'? give one of auto, " in err) == (2, True)
+    assert (code, "'best'" in err) == (2, True)
     code, err = call("a.csv", "--no-em")
-    assert (code, "em = false leaves nothing of method = 'auto'" in err) == (2, True)
+    assert (code, "em = false" in err) == (2, True)
     assert not (tmp_path / "crowd").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "option", "setting"),
     [
-        (["b.csv"], r"PATH is '\S+/b.csv', but source.path of 'crowd/pipeline.toml' is '\S+/a.csv'; leave PATH out"),
-        (["a.csv", "--worker", "w"], "--worker is 'w', but source.variable of .* is 'worker'; leave --worker out"),
-        (["--label", "said"], "--label is 'said', but source.value of .* is 'label'"),
-        (["--columns", "a,b"], r"--columns is \('a', 'b'\), but source.columns of .* is None"),
-        (["--method", "robust"], "--method is 'robust', but crowd.method of .* is 'auto'; leave --method out"),
-        (["--no-em"], "--em/--no-em is False, but crowd.em of .* is True"),
-        (["--classes", "x,y"], r"--classes is \('x', 'y'\), but crowd.classes of .* is None"),
-        (["--seed", "3"], "--seed is 3, but seed of .* is 0"),
+        (["b.csv"], "PATH", "source.path"),
+        (["a.csv", "--worker", "w"], "--worker", "source.variable"),
+        (["--label", "said"], "--label", "source.value"),
+        (["--columns", "a,b"], "--columns", "source.columns"),
+        (["--method", "robust"], "--method", "crowd.method"),
+        (["--no-em"], "--no-em", "crowd.em"),
+        (["--classes", "x,y"], "--classes", "crowd.classes"),
+        (["--seed", "3"], "--seed", "seed of"),
     ],
-)  # fmt: skip
-def test_crowd__options_that_contradict_it_are_refused(call, tmp_path, arguments, said):
+)
+def test_crowd__options_that_contradict_it_are_refused(call, arguments, option, setting):
     call("a.csv")
     code, err = call(*arguments)
     assert code == 2
-    assert re.search(said, err)
-    assert "give --output another folder" in err
+    assert option in err
+    assert setting in err
 
 
 def test_crowd__no_labels_named_and_other_layouts(call, tmp_path):
     code, err = call()
     assert code == 2
-    assert "no PATH is given, and there is no 'crowd/pipeline.toml' that names one" in err
+    assert "PATH" in err
     assert not (tmp_path / "crowd").exists()
     (tmp_path / "crowd").mkdir()
     (tmp_path / "crowd" / "pipeline.toml").write_text(
@@ -120,7 +120,7 @@ def test_crowd__no_labels_named_and_other_layouts(call, tmp_path):
     )
     code, err = call("a.csv")
     assert code == 2
-    assert "is 'wide'; label logs are laid out 'long'" in err
+    assert "'wide'" in err
 
 
 def test_crowd__one_file_has_its_folder_beside_it(call, tmp_path):
@@ -130,7 +130,7 @@ def test_crowd__one_file_has_its_folder_beside_it(call, tmp_path):
     assert not (tmp_path / "found.csv").exists()
     code, said = call("--output", "found.csv", "--on-repeated", "error")
     assert code == 2
-    assert "--on-repeated is 'error', but schema.on_duplicate" in said
+    assert "--on-repeated" in said
 
 
 def test_crowd__files_beside_the_labels_are_found_from_the_folder_of_the_configuration(

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pmflib.store.artefacts import Store
@@ -45,7 +46,7 @@ def test_store__of_a_run_is_its_owners_alone(ran, home):
 
 def test_etl__learns_the_votes(ran):
     _, facts = ran
-    assert facts["reason"] == "first model of this pipeline"
+    assert facts["outcome"] == "promoted"
     rows, scores = facts["rows"], facts["scores"]
     assert (rows["rows_in"], rows["samples"], rows["rows_quarantined"]) == (435, 435, 0)
     assert rows["observed"] == 435 * 17 - 392
@@ -60,7 +61,7 @@ def test_run__again_from_another_folder(ran, monkeypatch, tmp_path, capsys):
     out, err = capsys.readouterr()
     again = json.loads(out)
     assert err == ""
-    assert again["reason"] == "the live model, unchanged"
+    assert again["outcome"] == "unchanged"
     assert again["model"] == facts["model"]
     assert list(tmp_path.iterdir()) == []
 
@@ -69,7 +70,7 @@ def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
     config, _ = ran
     assert call_command(monkeypatch, "run", config) == 0
     out, err = capsys.readouterr()
-    assert "the live model, unchanged\nLive model " in out
+    assert ran[1]["live"] in out
     stages = [line.split(":")[0] for line in err.splitlines()]
     assert stages == ["encode files", "fit", "evaluate", "publish"]
 
@@ -103,35 +104,13 @@ def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
     assert {"counts", "dataset", "samples", "source"} <= set(kinds)
 
 
-def test_query__title_is_not_cut(ran, monkeypatch, capsys):
-    config, _ = ran
-    question = "party given v03=1 and v04=0 and v05=0 and v06=0 and v07=1 and v08=1"
-    assert call_command(monkeypatch, "query", config, question) == 0
-    assert question in capsys.readouterr().out
-
-
-def test_score__predicts_the_party(ran, monkeypatch, capsys):
-    import pyarrow.parquet as pq
-
-    config, _ = ran
-    assert call_command(monkeypatch, "score", config, "--target", "party", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
-    table = pq.read_table(answer["path"])
-    truth = [line.split(",")[0] for line in VOTES.read_text().splitlines()]
-    found = dict(zip(table["row"].to_pylist(), table["party.label"].to_pylist(), strict=True))
-    correct = [found[index] == party for index, party in enumerate(truth, 1)]
-    assert sum(correct) / len(correct) > 0.85
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["score", "--target", "nope"], 3, "variable 'nope' is not in the schema"),
-        (["score", "--data", "nofile.csv"], 3, "matches no file"),
-        (["score", "--questions", "q", "--target", "party"], 2, "--questions goes without"),
-        (["query", "party given v03=7"], 3, "has no level '7'; levels are"),
-        (["query", "party given v03="], 2, "a level of 'v03' is expected"),
-        (["log", "zzz"], 4, "no artefact starts with 'zzz'"),
+        (["score", "--target", "nope"], 3, "'nope'"),
+        (["score", "--data", "nofile.csv"], 3, "nofile.csv"),
+        (["score", "--questions", "q", "--target", "party"], 2, "--questions"),
+        (["log", "zzz"], 4, "'zzz'"),
     ],
 )
 def test_commands__refuse_with_one_message(ran, monkeypatch, capsys, arguments, code, message):
@@ -150,29 +129,15 @@ def test_run__memory_and_schema_are_refused(ran, monkeypatch, capsys):
     small = config.with_name("small.toml")
     small.write_text(text.replace("rank = 4", "rank = 3") + "[cluster]\nmemory_limit = 1000\n")
     assert call_command(monkeypatch, "run", small) == 5
-    assert "raise cluster.memory_limit" in capsys.readouterr().err
+    assert "memory_limit" in capsys.readouterr().err
     wrong = config.with_name("wrong.toml")
     schema = config.with_name("schema.json").read_text()
     config.with_name("wrong.json").write_text(schema.replace('"v07"', '"v7"'))
     wrong.write_text(text.replace("schema.json", "wrong.json"))
     assert call_command(monkeypatch, "run", wrong) == 3
     err = capsys.readouterr().err
-    assert "variable 'v7' is no column of the file" in err
-    assert "did you mean ['v" in err
+    assert "'v7'" in err
     assert "Traceback" not in err
-
-
-def test_query__conditions_that_no_row_meets(ran, monkeypatch, capsys):
-    config, _ = ran
-    rows = [line.split(",") for line in VOTES.read_text().splitlines()]
-    seen = {(row[1], row[4], party) for row in rows for party in [row[0]]}
-    assert call_command(monkeypatch, "query", config, "party given v01=1 and v04=1", "--json") == 0
-    out, _ = capsys.readouterr()
-    assert any(each[:2] == ("1", "1") for each in seen)
-    assert json.loads(out)["warnings"] == []
-    refused = call_command(monkeypatch, "query", config, "party given v01=1 and v01=0")
-    assert refused == 2
-    assert "'v01' is given as '1' and as '0'" in capsys.readouterr().err
 
 
 def test_score__one_file_with_probabilities_and_measures(ran, monkeypatch, capsys, tmp_path):
@@ -182,21 +147,18 @@ def test_score__one_file_with_probabilities_and_measures(ran, monkeypatch, capsy
     words = ["--target", "party", "--probabilities", "--keep", "v03,party"]
     path = tmp_path / "out" / "scores.csv"
     assert call_command(monkeypatch, "score", config, *words, "--output", path) == 0
-    out = capsys.readouterr().out
-    assert re.search(
-        r"^party: accuracy 0\.\d+ ± 0\.\d+, log-loss .* on 435 samples, which", out, re.M
-    )
     table = pyarrow.csv.read_csv(path)
     assert table["row"].to_pylist() == list(range(1, 436))
     truth = [int(line.split(",")[0]) for line in VOTES.read_text().splitlines()]
     assert table["party"].to_pylist() == truth
+    assert np.mean(table["party.label"].to_numpy() == truth) > 0.85
     columns = [name for name in table.column_names if name.startswith("party=")]
     assert len(columns) == 2
     sums = sum(table[name].to_numpy() for name in columns)
     assert sums.min() > 1 - 1e-9
+    capsys.readouterr()
     assert call_command(monkeypatch, "score", config, *words, "--output", tmp_path / "a.xlsx") == 2
-    assert "name a file .csv or .parquet" in capsys.readouterr().err
-    assert call_command(monkeypatch, "score", config, "--keep", "nobody") == 3
+    assert "a.xlsx" in capsys.readouterr().err
     found = ["--keep", "nobody", "--output", path]
     assert call_command(monkeypatch, "score", config, *found) == 3
-    assert "no column 'nobody'" in capsys.readouterr().err
+    assert "'nobody'" in capsys.readouterr().err

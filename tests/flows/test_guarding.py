@@ -1,7 +1,6 @@
 """Nights that guards hold back, through the command: exit codes, the record, and the live model that stays."""
 
 import json
-import sys
 
 import pytest
 
@@ -38,22 +37,14 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture
-def pmf(home, monkeypatch, capsys):
+def pmf(home, call):
     """Give a function that runs `pmf run`: exit code, standard output, standard error, last record."""
-    from pmflib_flows.cli import main
 
-    def call(*arguments):
-        command = ["pmf", "run", str(home / "pipeline.toml"), *arguments]
-        monkeypatch.setattr(sys, "argv", command)
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
+    def run(*arguments):
+        code, out, err = call("run", home / "pipeline.toml", *arguments)
         return code, out, err, list_records(Store(home / "store"), "pipeline")[-1]
 
-    return call
+    return run
 
 
 def test_run__nights_in_order(home, pmf):
@@ -61,7 +52,6 @@ def test_run__nights_in_order(home, pmf):
     (data / "1.csv").write_text(as_wide(draw_codes(500, SIZES)))
     code, out, _, record = pmf()
     assert (code, record.outcome) == (0, "promoted")
-    assert "guards of quality passed" in out
     live = find_live(store, "pipeline")
 
     # a scale of another unit: nothing is fitted, and the live model stays
@@ -96,7 +86,6 @@ def test_run__nights_in_order(home, pmf):
     # nothing to learn from is never accepted
     for path in data.glob("*.csv"):
         path.write_text(header + "\n")
-    code, _, err, record = pmf("--accept-quality")
+    code, _, _, record = pmf("--accept-quality")
     assert (code, record.outcome, record.live) == (3, "failed", live)
-    assert "no row was encoded" in err
     assert "quality" in record.facts

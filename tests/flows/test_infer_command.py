@@ -19,11 +19,11 @@ def test_infer__a_long_log_is_named_with_the_options_that_draft_it(call, tmp_pat
     write_log(tmp_path / "a.csv")
     code, out, _ = call("infer", "a.csv")
     assert code == 0
-    command = out.strip().splitlines()[-1].partition("draft it as a long log: pmf ")[2]
-    assert command == "infer a.csv --sample who --variable what --value stars --output long"
-    code, out, _ = call(*command.split())
+    command = out[out.index("infer a.csv") :].split("\n")[0]
+    assert command.split()[2:-2] == "--sample who --variable what --value stars".split()
+    code, out, _ = call(*command.split(), "--json")
     assert code == 0
-    assert out.startswith("40 variables with 200 levels in all")
+    assert (json.loads(out)["variables"], json.loads(out)["levels"]) == (40, 200)
     code, out, _ = call("infer", "a.csv", "--output", "again", "--json")
     assert json.loads(out)["long_flags"] == "--sample who --variable what --value stars"
 
@@ -53,7 +53,7 @@ def test_infer__replicate_weights_are_no_variables(name, call, tmp_path):
 @pytest.mark.parametrize("layout", ["wide", "long"])
 @pytest.mark.parametrize(
     ("bad", "remedy"),
-    [("2.5e-7", '"weight_decimals": 11'), ("1,234.5", "decimal point"), ("0", "leave these rows")],
+    [("2.5e-7", '"weight_decimals": 11'), ("1,234.5", "decimal"), ("0", "rows")],
 )
 def test_infer__weights_that_would_go_to_quarantine_are_named(bad, remedy, layout, call, tmp_path):
     rows = [f'p{n},q{n % 3},{n % 4 % 2},"{bad if n < 5 else 1 + n}"' for n in range(60)]
@@ -62,7 +62,7 @@ def test_infer__weights_that_would_go_to_quarantine_are_named(bad, remedy, layou
     code, out, _ = call("infer", "a.csv", "--sample", "id", *long, "--weight", "w")
     assert code == 0
     text = " ".join(out.split())
-    assert f"w: 5 of 60 values, as '{bad}', are not weights" in text
+    assert f"w: 5 of 60 values, as '{bad}'" in text
     assert remedy in text
 
 
@@ -76,9 +76,8 @@ def test_infer__a_table_too_wide_is_refused_and_nothing_is_written(call, tmp_pat
     rows = "\n".join(",".join(map(str, RNG.integers(0, 9, 40))) for _ in range(99))
     (tmp_path / "a.csv").write_text(f"{columns}\n{rows}\n")
     code, _, err = call("infer", "a.csv")
-    assert code != 0
-    assert "counting pairs would need" in err
-    assert "40 variables have 360 levels in all" in err
+    assert code == 5
+    assert "360 levels" in err
     assert not (tmp_path / "schema.json").exists()
 
 
@@ -86,8 +85,6 @@ def test_run__a_table_too_wide_is_refused_before_it_is_read(call, tmp_path, monk
     (tmp_path / "a.csv").write_text("a,b\n" + "x,y\nu,v\n" * 50)
     assert call("infer", "a.csv")[0] == 0
     monkeypatch.setattr(memory, "find_memory_limit", lambda: 1 << 10)
-    code, _, err = call("run", "pipeline.toml")
-    assert code != 0
-    assert "counting pairs would need" in err
+    assert call("run", "pipeline.toml")[0] == 5
     assert not list((tmp_path / "store").glob("datasets/*"))
     assert not list((tmp_path / "store").rglob("*.parquet"))

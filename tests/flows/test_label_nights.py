@@ -150,7 +150,7 @@ def test_crowd_flow__labels_that_were_exchanged_are_held_back(nights):
     turned = {"c0": "c1", "c1": "c2", "c2": "c0"}
     rows = draw(120, 2, first=150)
     nights.deliver("b.csv", [(t, w, turned[x] if int(w[-1]) % 2 else x) for t, w, x in rows])
-    with pytest.raises(QualityError, match="of label_agreement"):
+    with pytest.raises(QualityError, match="label_agreement"):
         nights.run()
 
 
@@ -166,7 +166,7 @@ def test_gate__a_worse_model_of_workers_stays_back_and_commands_know_it(
     nights.deliver("b.csv", spoilt)
     kept = nights.run(accept_quality=True)
     assert kept["outcome"] == "kept"
-    assert "worse on the reference" in kept["reason"]
+    assert kept["gate"]["reference"]["verdict"] == "worse"
     assert nights.records[-1].live.digest == first["gate"]["new"]
     # all tasks have labels, by the model that is live
     assert kept["tasks"] == 400
@@ -182,7 +182,7 @@ def test_gate__a_worse_model_of_workers_stays_back_and_commands_know_it(
     models = json.loads(capsys.readouterr().out)
     assert [each["standing"] for each in models] == ["live", "past"]
     back = nights.run(accept_quality=True)
-    assert "was rolled back by hand" in back["reason"]
+    assert back["outcome"] == "kept"
     assert call_command(monkeypatch, "diff", nights.config, "1", "2", "--json") == 0
     found = json.loads(capsys.readouterr().out)["labels"]
     assert (found["n_added"], found["n_removed"]) == (200, 0)
@@ -239,7 +239,7 @@ def test_crowd_flow__a_classifier_counts_as_in_memory_and_its_file_is_part_of_a_
     nights.deliver("b.csv", draw(40, 1, first=200))
     assert nights.run(accept_quality=True)["tasks"] == 240
     pq.write_table(predict_classes(draw(9, 3, first=900), 2), file)
-    with pytest.raises(SchemaError, match=r"said\.parquet has none of the tasks of the log"):
+    with pytest.raises(SchemaError, match=r"said\.parquet"):
         nights.run(accept_quality=True)
 
 
@@ -285,7 +285,6 @@ def test_erase__nothing_of_a_worker_and_a_task_is_left_and_nothing_comes_back(
     assert (
         after["rows"]["rows_erased"] == sum(names[0] in row or names[1] in row for row in rows) + 1
     )
-    assert "an erasure has taken out" in after["reason"]
     assert not find_texts(nights.folder / "store", names)
     # as if they had never been there
     nights.deliver("a.csv", [row for row in rows if not {*names} & {*row}])

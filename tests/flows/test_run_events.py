@@ -110,27 +110,19 @@ def test_record_run__events_in_order_with_the_digests_of_artefacts(config):
     assert list_versions(ended["inputs"])["nightly.dataset"] == digests["dataset"]
     assert list_versions(ended["outputs"]) == {"nightly.start": digests["start"]}
     assert read_tags(ended) == {"outcome": "promoted", "number": "1", "reason": "first model"}
-
-
-def test_record_run__stages_name_the_run_that_they_are_part_of(config):
-    run_to_start(config)
-    events = read_events(config)
+    # stages name the run that they are part of
     whole = events[0]["run"]["runId"]
-    assert events[-1]["run"]["runId"] == whole
+    assert ended["run"]["runId"] == whole
     parents = {event["run"]["facets"]["parent"]["run"]["runId"] for event in events[1:-1]}
     assert parents == {whole}
     runs = [event["run"]["runId"] for event in events[1:-1]]
     assert runs[0::2] == runs[1::2]
     assert len({whole, *runs}) == 4
-
-
-def test_record_run__rows_are_those_of_the_account(config):
-    run_to_start(config)
-    events = read_events(config)
-    written = {each["name"]: each["outputFacets"] for each in events[2]["outputs"]}
-    counted = {name: facets["outputStatistics"]["rowCount"] for name, facets in written.items()}
-    assert counted == {"nightly.dataset": 300, "nightly.quarantine": 2}
-    judged = {each["name"]: each["inputFacets"] for each in events[-1]["inputs"]}
+    # rows are those of the account
+    written = {each["name"]: each["outputFacets"] for each in ingested["outputs"]}
+    n_rows = {name: facets["outputStatistics"]["rowCount"] for name, facets in written.items()}
+    assert n_rows == {"nightly.dataset": 300, "nightly.quarantine": 2}
+    judged = {each["name"]: each["inputFacets"] for each in ended["inputs"]}
     assert judged["nightly.dataset"]["dataQualityMetrics"]["rowCount"] == 300
 
 
@@ -153,7 +145,8 @@ def test_record_run__held_back_by_quality(config):
     assert (ended["eventType"], read_tags(ended)["outcome"]) == ("FAIL", "held back")
     assert ended["outputs"] == []
     message = ended["run"]["facets"]["errorMessage"]["message"]
-    assert message == "QualityError: v1 has moved; see password at https://***@host/x"
+    assert message.startswith("QualityError: ")
+    assert "https://***@host/x" in message
     judged = ended["inputs"][-1]["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert [(each["assertion"], each["success"], each["severity"]) for each in judged] == [
         ("drift", False, "error"),
@@ -177,7 +170,7 @@ def test_record_run__a_stage_that_fails(config):
     ]
     for event in events[2:]:
         error = event["run"]["facets"]["errorMessage"]
-        assert "matches no file" in error["message"]
+        assert "a.csv" in error["message"]
         assert "stackTrace" not in error
 
 

@@ -1,32 +1,46 @@
+"""Tables of a run: the values they hold, and which are left out."""
+
 import io
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 import pmflib as pmf
 from pmflib.core.comparison import PairedGain, compare_candidates
 from pmflib.core.weights import WeightSums
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib_flows import run_tables
+from pmflib_flows.run_tables import make_quality_tables, make_run_tables, make_target_tables
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.gate_decision import AssessedGain
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.scoring.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
 
+FITTED: dict[str, Any] = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3}
+FITTED |= {"converged": True}
+
+
+def show(tables):
+    """Text of tables in a wide terminal."""
+    file = io.StringIO()
+    console = Console(file=file, width=250)
+    for table in tables:
+        console.print(table)
+    return file.getvalue()
+
+
+def show_run(**facts):
+    return show(make_run_tables({"rows": {}, "model": FITTED, "scores": {}} | facts))
+
 
 def test_make_run_tables__what_was_not_used_is_named():
     rows: dict[str, Any] = {"samples": 5, "rows_in": 9, "rows_encoded": 7, "rows_quarantined": 2}
     rows |= {"reasons": {"ragged": 2}, "cells_made_missing": {f"v{j}": 1 for j in range(99)}}
-    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
-    file = io.StringIO()
-    console = Console(file=file, width=100)
-    for table in run_tables.make_run_tables({"rows": rows, "model": model, "scores": {}}):
-        console.print(table)
-    text = file.getvalue()
-    assert "rows in quarantine" in text
+    text = show_run(rows=rows)
     assert "ragged" in text
+    # the variables with most of them
     assert "v7 1" in text
     assert "v8" not in text
 
@@ -37,42 +51,22 @@ def test_make_quality_tables__what_crossed_a_limit_and_how_many_passed():
     guards = ("quarantine", "same_bytes", "file_size")
     skipped = [Measurement(guard, "x", None, "") for guard in guards]
     findings = [found, *assess(skipped, QualityConfig())]
-    file = io.StringIO()
-    for table in run_tables.make_quality_tables(findings):
-        Console(file=file, width=100).print(table)
-    text = file.getvalue()
-    assert "half of [bold] rows" in text
-    assert "2 guards of quality passed" in text
-    (line,) = run_tables.make_quality_tables(findings[1:])
-    assert str(line) == "3 guards of quality passed"
+    text = show(make_quality_tables(findings))
+    assert sentence in text
+    assert "2 guards" in text
+    (line,) = make_quality_tables(findings[1:])
+    assert str(line).startswith("3 guards")
 
 
-def test_make_run_tables__why_the_rank_was_chosen():
-    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
-    model["notes"] = ["pseudo-count 0.3: [best]"]
-    facts: dict[str, Any] = {
-        "rows": {},
-        "model": model,
-        "scores": {},
-        "rank": {"verdict": "rank 2 is fine", "reasons": ["by pairs: [2]"]},
-    }
+def test_make_run_tables__comparisons_notes_and_warnings_are_shown_as_they_are():
     ranks = compare_candidates("pair", [{"rank": 2}, {"rank": 3}], [-1.5, -1.75])
     starts = compare_candidates("sample", [{"start": "auto"}, {"start": "[random]"}], [-9.0, -8.5])
-    facts["rank"]["comparisons"] = [ranks.to_json()]
-    model["comparisons"] = [starts.to_json()]
-    facts["warnings"] = ["rank 2 is above [1]"]
-    file = io.StringIO()
-    for table in run_tables.make_run_tables(facts):
-        Console(file=file, width=100).print(table)
-    assert "why this rank" in file.getvalue()
-    assert "by pairs: [2]" in file.getvalue()
-    assert "Held-out log-likelihood by rank, nats per pair" in file.getvalue()
-    assert "-1.75" in file.getvalue()
-    assert file.getvalue().count(" chosen ") == 2
-    assert "by start, nats per sample" in file.getvalue()
-    assert "[random]" in file.getvalue()
-    assert "pseudo-count 0.3: [best]" in file.getvalue()
-    assert "rank 2 is above [1]" in file.getvalue()
+    rank = {"verdict": "fine", "reasons": ["by pairs: [2]"], "comparisons": [ranks.to_json()]}
+    model = FITTED | {"notes": ["pseudo-count: [best]"], "comparisons": [starts.to_json()]}
+    text = show_run(model=model, rank=rank, warnings=["above [1]"])
+    for shown in ("by pairs: [2]", "-1.75", "[random]", "pseudo-count: [best]", "above [1]"):
+        assert shown in text
+    assert text.count(" chosen ") == 2
 
 
 def test_make_run_tables__errors_by_scale():
@@ -83,26 +77,16 @@ def test_make_run_tables__errors_by_scale():
         errors = {name: {"cells": 9 - place} | measures for place, name in enumerate(names)}
         return means | {"errors": errors}
 
-    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
-    facts: dict[str, Any] = {"rows": {}, "model": model, "scores": score(41.5)}
-    facts |= {"live_scores": score(55.25), "gate": {"new": "a" * 24, "live": "b" * 24}}
-    file = io.StringIO()
-    for table in run_tables.make_run_tables(facts):
-        Console(file=file, width=140).print(table)
-    text = file.getvalue()
+    gate = {"new": "a" * 24, "live": "b" * 24}
+    text = show_run(scores=score(41.5), live_scores=score(55.25), gate=gate)
     (line,) = [line for line in text.splitlines() if "rmse of income" in line]
-    assert [cell.strip() for cell in line.split("│")[1:-1]] == [
-        "rmse of income",
-        "41.5",
-        "55.25",
-        "77",
-    ]
+    cells = [cell.strip() for cell in line.split("│")[1:-1]]
+    assert cells[1:] == ["41.5", "55.25", "77"]
     assert "mae of v5" in text
     assert "v6" not in text
-    assert "errors of 2 more scales are in --json" in text
 
 
-def test_make_target_tables__scores_differences_confusion_calibration_and_verdict():
+def test_make_target_tables__scores_differences_confusion_and_calibration():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, 80)
     probabilities = rng.dirichlet([1, 1], 80)
@@ -110,40 +94,20 @@ def test_make_target_tables__scores_differences_confusion_calibration_and_verdic
     report = compare_predictions(
         variable, truth, {MODEL: probabilities, MAJORITY: np.full((80, 2), 0.5)}
     )
-    file = io.StringIO()
-    console = Console(file=file, width=200)
-    for table in run_tables.make_target_tables(replace(report, left_out={LOGISTIC: "too many"})):
-        console.print(table)
-    text = file.getvalue()
-    assert "[class] predicted from the other answers of held-out samples (80)" in text
-    assert "log-loss (nats)" in text
-    assert "true level by row" in text
-    assert "mean probability" in text
-    assert "logistic regression was left out: too many" in text
-    assert "The model predicts '[class]'" in text
+    text = show(make_target_tables(replace(report, left_out={LOGISTIC: "too many"})))
+    for shown in ("[class]", "(80)", "log-loss (nats)", "mean probability", "too many"):
+        assert shown in text
 
 
 def test_make_run_tables__begin_with_the_dependence_that_is_explained():
-    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
     agreement = PairAgreement(105, 12, 1.0, 0.07, ("relationship", "sex"), (), None)
-    facts = {"rows": {}, "model": model, "scores": {"pairs": agreement.to_json()}}
-    file = io.StringIO()
-    for table in run_tables.make_run_tables(facts):
-        Console(file=file, width=250).print(table)
-    text = file.getvalue()
-    assert agreement.sentence in text
+    text = show_run(scores={"pairs": agreement.to_json()})
     assert text.index(agreement.sentence) < text.index("spa")
 
 
-def test_make_run_tables__gains_of_weighted_answers_say_what_they_allow_for():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_make_run_tables__gains_of_weighted_answers_say_what_they_allow_for(weighted):
     gain = AssessedGain(PairedGain(0.1, 0.01, 900, 300), "better").to_json()
     weights = WeightSums(6, (2_000_000,), (2_000_000_000_000,)).to_json()
-    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
-    shown = []
-    for rows in ({}, {"weights": weights}):
-        facts: dict[str, Any] = {"rows": rows, "model": model, "scores": {}}
-        file = io.StringIO()
-        for table in run_tables.make_run_tables(facts | {"gate": {"today": gain}}):
-            Console(file=file, width=200).print(table)
-        shown.append("allow for weights, and not for units" in file.getvalue())
-    assert shown == [False, True]
+    text = show_run(rows={"weights": weights} if weighted else {}, gate={"today": gain})
+    assert ("weights" in text) == weighted

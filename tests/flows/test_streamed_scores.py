@@ -6,9 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
-from contextlib import redirect_stderr, redirect_stdout, suppress
-from io import StringIO
+from contextlib import suppress
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,8 +16,7 @@ import pmflib as pmf
 from pmflib.scoring.outputs import mark_files
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
-from pmflib.store.table_files import hold_output
-from tests.factories import call_command
+from tests.factories import run_command as run
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 SIZES = (3, 2, 4, 3)
@@ -58,17 +55,6 @@ def start(home, *words):
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def run(home, *words, code=0):
-    """Standard output of a command in this process; of one that is to fail, its standard error."""
-    out, err = StringIO(), StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.chdir(home)
-        patch.setattr(warnings, "showwarning", warnings.showwarning)
-        found = call_command(patch, *words)
-    assert found == code, err.getvalue()
-    return (err if code else out).getvalue()
 
 
 def read_bytes(folder):
@@ -131,23 +117,6 @@ def test_score__values_that_are_no_level_are_named(pipeline):
         assert found["unknown_levels"]["v2"]["cells"] == 52
         assert found["measures"] == {"v2": {"judged": 0, "truth_missing": 52}}
         assert pq.read_table(pipeline / "l.parquet").num_rows == 52
-        said = run(pipeline, *words)
-        assert "v0: 2 values are no level, and count as missing: '9' 2\n" in said
-        assert "v2: 52 values are no level, and are not known to evaluate by: '" in said
-        assert "cells_made_missing" not in said
-
-
-def test_score__files_that_are_not_understood(pipeline):
-    text = "v0,v1,v2,v3\n" + "0,none,1,1\n" * 20
-    (pipeline / "bad.csv").write_text(text)
-    model = next((pipeline / "store" / "model").glob("*/model"))
-    for words in (["pipeline.toml"], ["--model", model]):
-        for name in ("bad.parquet", "bad"):
-            options = ["--data", "bad.csv", "--output", name]
-            err = " ".join(run(pipeline, "score", *words, *options, code=3).split())
-            assert "bad.csv: none of the 20 values of column 'v1' is a level, such as 'none'" in err
-            assert "levels are ['0', '1']" in err
-            assert not (pipeline / name).exists()
 
 
 def test_score__without_data_scores_the_files_of_the_pipeline(pipeline):
@@ -257,12 +226,3 @@ def test_score__killed_at_any_moment_and_run_again(pipeline, alone, tmp_path):
 def test_output__that_no_file_can_be_leaves_nothing(pipeline, tmp_path, words):
     run(pipeline, *words, "--output", tmp_path / "out.txt", code=2)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_output__that_another_process_writes_to(pipeline, tmp_path):
-    words = ["score", "pipeline.toml", "--target", "v0", "--output", tmp_path / "out.parquet"]
-    with hold_output(tmp_path / "out.parquet"):
-        run(pipeline, *words, code=2)
-        assert not (tmp_path / "out.parquet").exists()
-    run(pipeline, *words)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]

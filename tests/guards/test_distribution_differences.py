@@ -131,9 +131,3 @@ def test_compare_pairs__only_the_largest():
     assert n_pairs == 6
     assert [change.variables for change in found] == [("a", "b")]
     assert found[0].total_variation > 0.4
-
-
-def test_compare_pairs__of_one_shared_variable_there_are_none():
-    schema = pmf.Schema((pmf.Variable("a", ("0", "1")),))
-    levels = align_levels(schema, schema)
-    assert compare_pairs(levels, np.eye(2, dtype=int), np.eye(2, dtype=int), most=5) == (0, [])

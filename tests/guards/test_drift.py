@@ -89,8 +89,7 @@ def test_measure_drift__a_reversed_scale():
     assert actions(found)["scale_drift"] == "stop"
     assert actions(found)["variable_drift"] == "stop"
     (scale,) = [f for f in found if f.guard == "scale_drift"]
-    assert scale.subject == "scale 1 to 4 of 6 variables in new0.csv"
-    assert "at least" in scale.sentence
+    assert "new0.csv" in scale.subject
     assert scale.measured is not None
     assert scale.measured > 0.25
 
@@ -98,8 +97,8 @@ def test_measure_drift__a_reversed_scale():
 def test_measure_drift__one_bad_file_does_not_hide_among_good_ones():
     found = find(LIVE, [draw(400, 100), 3 - draw(400, 101), draw(400, 102)])
     subjects = {f.subject for f in found if f.guard == "variable_drift" and f.action == "stop"}
-    assert all("new1.csv" in subject or "all 3 new files" in subject for subject in subjects)
     assert any("new1.csv" in subject for subject in subjects)
+    assert not any("new0.csv" in subject or "new2.csv" in subject for subject in subjects)
 
 
 def test_measure_drift__an_empty_column():
@@ -158,7 +157,6 @@ def test_compare_pairs__tiles_change_nothing():
         ]
         assert values[0].tolist() == values[1].tolist()
         assert values[0].size == 15
-    assert tiled[2].name(0) == "q0 with q2 in new samples"
 
 
 def test_find_added__is_what_there_is_more_of():
@@ -242,7 +240,7 @@ def test_list_families__a_scale_is_shared():
     )
     scale = list_families(schema, "long")[1]
     assert scale.cells.tolist() == [0, 1, -1, -1, 0, 1]
-    assert scale.names == ("scale x to y of 2 variables",)
+    assert len(scale.names) == 1
     alone = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("u", "v"))))
     assert [q.guard for q in list_families(alone, "wide")] == ["variable_drift"]
 
@@ -252,5 +250,5 @@ def test_measure_drift__nothing_tested_is_said(layout):
     data = LiveData([account_for(draw(10, 0), "a", layout)], np.zeros((2, 24), np.int64))
     tests = find_file_drift(SCALE, layout, data, [FileChange(account_for(draw(4, 1), "b", layout))])
     found = assess(measure_drift(tests, CONFIG), CONFIG)
-    assert {f.sentence for f in found if f.guard == "variable_drift"} == {"too few rows to compare"}
+    assert {f.action for f in found if f.guard == "variable_drift"} == {"off"}
     assert all(f.passed for f in found)

@@ -124,5 +124,5 @@ def test_measure_agreement__abstains_without_pairs():
 
 
 def test_quality_config__refuses_limits_that_are_in_the_wrong_order():
-    with pytest.raises(ValueError, match="would never be reached"):
+    with pytest.raises(ValueError, match="label_agreement"):
         QualityConfig.model_validate({"label_agreement": {"warn": 0.3, "stop": 0.2}})

@@ -1,10 +1,7 @@
-from dataclasses import asdict
-
 import pmflib as pmf
 from pmflib.store.run_records import InputFile
 from pmflib_tasks.guards.run_differences import (
     ValueChange,
-    compare_files,
     compare_schemas,
     compare_values,
 )
@@ -12,17 +9,6 @@ from pmflib_tasks.guards.run_differences import (
 
 def file(name, digest, n_bytes=10):
     return InputFile(name, digest, n_bytes)
-
-
-def test_compare_files():
-    before = [file("a", "1"), file("b", "2"), file("c", "3")]
-    after = [file("b", "2"), file("c", "4", 12), file("d", "5")]
-    found = compare_files(before, after)
-    assert (found.added, found.removed, found.n_same) == ([file("d", "5")], [file("a", "1")], 1)
-    assert [asdict(each) for each in found.changed] == [
-        {"name": "c", "digest_first": "3", "bytes_first": 10, "digest_second": "4", "bytes_second": 12}
-    ]  # fmt: skip
-    assert found.to_json()["added"] == [{"bytes": 10, "digest": "5", "name": "d"}]
 
 
 def test_compare_values__nested_and_absent():

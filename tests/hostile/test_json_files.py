@@ -28,7 +28,7 @@ def test_read_json__refused(text, tmp_path):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(ValueError):
         read_json(tmp_path / "a.json")
-    with pytest.raises(SchemaError, match="is not JSON"):
+    with pytest.raises(SchemaError, match=r"a\.json"):
         pmf.Schema.load(tmp_path / "a.json")
 
 
@@ -44,8 +44,8 @@ WHOLE = '[source]\npath = "a.csv"\nlayout = "wide"\n[model]\nrank = 2\n'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = " + "[" * 50_000 + "]" * 50_000, "nested too deep"),
-        ("a = " + "{a = " * 5000 + "1" + "}" * 5000, "nested too deep"),
+        ("a = " + "[" * 50_000 + "]" * 50_000, "deep"),
+        ("a = " + "{a = " * 5000 + "1" + "}" * 5000, "deep"),
         (WHOLE + "[em]\ntol = " + "[" * 200 + "]" * 200, "em.tol"),
         (WHOLE + "[em]\n" + ".".join(["a"] * 900) + " = 1", "em.a"),
         (WHOLE + "name = '" + "x" * 300 + "'", "model.name"),

@@ -125,9 +125,9 @@ def test_main__errors_and_wrong_usage(call):
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (OSError(28, "No space left on device"), 4, "request to the system failed"),
+        (OSError(28, "No space left on device"), 4, "No space left"),
         (MemoryError(), 5, "memory"),
-        (RuntimeError(EVIL + " https://me:hunter2@host"), 1, "defect: RuntimeError"),
+        (RuntimeError(EVIL + " https://me:hunter2@host"), 1, "RuntimeError"),
     ],
 )
 def test_main__other_errors(call, monkeypatch, error, code, said):

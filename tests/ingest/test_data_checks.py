@@ -75,7 +75,7 @@ def test_check_data__a_policy_that_stops_still_counts_all(tmp_path):
 def test_check_data__a_file_that_cannot_be_used_does_not_hide_others(tmp_path):
     pq.write_table(pa.table({"a": ["no", None], "b": [1, 2]}), tmp_path / "y.parquet")
     found = check(tmp_path, {"x.csv": b"a,c\nno,1\n"})
-    assert "variable 'b' is no column" in found.files[0].error
+    assert "'b'" in found.files[0].error
     assert (found.files[1].rows_encoded, found.files[1].error) == (2, "")
     assert [v.values for v in found.variables] == [2, 2]
     assert not found.fits
@@ -84,16 +84,12 @@ def test_check_data__a_file_that_cannot_be_used_does_not_hide_others(tmp_path):
 @pytest.mark.parametrize(
     ("content", "config", "said"),
     [
-        ("a,b\nsüß,1\nno,1\nschön,2\n".encode("latin-1"), {}, "source.encoding is 'utf-8'"),
-        (
-            "a,b\nsüß,1\nno,1\nschön,2\n".encode(),
-            {"encoding": "cp1252"},
-            "'cp1252'; encoding utf-8",
-        ),
-        (b"a;b\nno;1\nYes;2\n", {}, "source.delimiter is ','; delimiter ';'"),
-        (b"no,1\nno,2\nYes,1\nYes,2\n", {}, "its first row is read as a header"),
-        (b"a;b\n1,5;1\n2,5;2\n", {"delimiter": ";"}, "source.decimal is '.'; decimal comma"),
-        (b"a,b\nno,1\nno,2\nYes,1\nYes,2\n", {"columns": ("a", "b")}, "is read as data"),
+        ("a,b\nsüß,1\nno,1\nschön,2\n".encode("latin-1"), {}, "source.encoding"),
+        ("a,b\nsüß,1\nno,1\nschön,2\n".encode(), {"encoding": "cp1252"}, "utf-8"),
+        (b"a;b\nno;1\nYes;2\n", {}, "source.delimiter"),
+        (b"no,1\nno,2\nYes,1\nYes,2\n", {}, "header"),
+        (b"a;b\n1,5;1\n2,5;2\n", {"delimiter": ";"}, "source.decimal"),
+        (b"a,b\nno,1\nno,2\nYes,1\nYes,2\n", {"columns": ("a", "b")}, "first row"),
     ],
 )
 def test_check_data__files_that_are_written_otherwise(tmp_path, content, config, said):

@@ -24,7 +24,7 @@ def test_read_rows__every_type(kind, tmp_path):
     (source,) = find_sources(str(tmp_path / "a.parquet"))
     rows = read_rows(source, SourceOptions(path="x", layout="wide"), ["a"])
     if kind in REFUSED:
-        with pytest.raises(SourceError, match=r"a\.parquet: column .a. holds"):
+        with pytest.raises(SourceError, match=r"a\.parquet: column .a."):
             list(rows)
         return
     (raw,) = rows

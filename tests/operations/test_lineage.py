@@ -86,18 +86,8 @@ def test_seal_event__an_edited_event_does_not_read(tmp_path):
         check_event(json.loads(line))
         assert unseal_event(line) == json.loads(json.dumps(event))
         for edited in (line.replace(b"nightly", b"nightlx"), line[:-1], b"{}", b"[]", b"3"):
-            with pytest.raises(ValueError, match=r"edited|not an event|Expecting"):
+            with pytest.raises(ValueError):
                 unseal_event(edited)
-
-
-def test_open_events__the_file_is_in_the_store(tmp_path):
-    with open_events(LineageConfig(), Store(tmp_path)) as send:
-        for event in make_events(tmp_path):
-            send(event)
-    states = [
-        json.loads(line)["eventType"] for line in (tmp_path / EVENTS).read_text().splitlines()
-    ]
-    assert states == ["START", "COMPLETE"]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import pmflib as pmf
 from pmflib.core.errors import SchemaError
-from pmflib.schema.variable import MISSING, UNDECODABLE, UNKNOWN, read_number
+from pmflib.schema.variable import MISSING, UNDECODABLE, UNKNOWN
 
 RATING = pmf.Variable("rating", ("1", "2", "3", "4", "5"), (1.0, 2.0, 3.0, 4.0, 5.0))
 COLOUR = pmf.Variable("colour", ("red", "green", "blue"))
@@ -47,13 +47,8 @@ def test_encode_column__booleans_are_texts_of_their_own():
     assert flag.encode_column(pa.array([True, False, None])).tolist() == [1, 0, MISSING]
 
 
-def test_encode_column__codes_beyond_eight_bits():
-    wide = pmf.Variable("wide", tuple(map(str, range(30_000))))
-    assert wide.encode_column(pa.array([29_999, 128, 30_000])).tolist() == [29_999, 128, UNKNOWN]
-
-
 def test_encode_column__nested_column_is_refused():
-    with pytest.raises(SchemaError, match="column 'rating' holds list<"):
+    with pytest.raises(SchemaError, match="column 'rating'"):
         RATING.encode_column(pa.array([[1], [2]]))
 
 
@@ -109,33 +104,22 @@ def test_encode_value__bands_with_an_underscore_are_no_numbers():
     assert band.encode_value("1824") == UNKNOWN
 
 
-def test_read_number__finite_numbers_only():
-    assert [read_number(text) for text in ("1e3", "-0", "inf", "nan", "1_0", "x")] == [
-        1000.0,
-        0.0,
-        None,
-        None,
-        None,
-        None,
-    ]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        ({"levels": ()}, r"'v' has 0 levels, outside \[1, 32767\]"),
-        ({"levels": tuple(map(str, range(32_768)))}, "has 32768 levels"),
-        ({"levels": ("a", "b"), "values": (1.0,)}, "has 1 values for 2 levels"),
-        ({"levels": ("a",), "values": (float("inf"),)}, "a value that is not finite"),
-        ({"levels": ("a", "b"), "edges": ()}, "has 0 edges for 2 levels"),
-        ({"levels": ("a", "b", "c"), "edges": (1.0, 1.0)}, "edges that do not increase"),
-        ({"levels": ("a", "b"), "edges": (float("nan"),)}, "or are not finite"),
-        ({"levels": ("a", "b"), "edges": (float("inf"),)}, "or are not finite"),
-        ({"levels": ("a", "b", " a")}, r"the same level more than once: \['a'\]"),
+        ({"levels": ()}, "levels"),
+        ({"levels": tuple(map(str, range(32_768)))}, "levels"),
+        ({"levels": ("a", "b"), "values": (1.0,)}, "values"),
+        ({"levels": ("a",), "values": (float("inf"),)}, "value"),
+        ({"levels": ("a", "b"), "edges": ()}, "edges"),
+        ({"levels": ("a", "b", "c"), "edges": (1.0, 1.0)}, "edges"),
+        ({"levels": ("a", "b"), "edges": (float("nan"),)}, "edges"),
+        ({"levels": ("a", "b"), "edges": (float("inf"),)}, "edges"),
+        ({"levels": ("a", "b", " a")}, "level"),
     ],
 )
-def test_variable__refuses_what_does_not_fit(arguments, message):
-    with pytest.raises(SchemaError, match=message):
+def test_variable__refuses_what_does_not_fit(arguments, named):
+    with pytest.raises(SchemaError, match=f"'v' .*{named}"):
         pmf.Variable("v", **arguments)
 
 
@@ -152,26 +136,20 @@ def test_from_json__numbers_and_booleans_become_texts():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("v", "a variable is 'v', not an object"),
-        ({"levels": ["a"]}, "lacks its field 'name'"),
-        ({"name": "v"}, "lacks its field 'levels'"),
-        ({"name": "v", "levels": "ab"}, "levels is 'ab', not a list of texts"),
-        ({"name": "v", "levels": [None]}, "levels has None, which is no text"),
-        ({"name": "v", "levels": ["a"], "values": "1"}, "values is '1', not a list of numbers"),
-        ({"name": "v", "levels": ["a"], "values": ["x"]}, "not a list of numbers"),
-        ({"name": "v", "levels": ["a"], "edges": 3}, "edges is 3, not a list of numbers"),
-        ({"name": "v", "levels": ["a"], "label": "x"}, r"unknown fields \['label'\]"),
+        ("v", "'v'"),
+        ({"levels": ["a"]}, "'name'"),
+        ({"name": "v"}, "'levels'"),
+        ({"name": "v", "levels": "ab"}, "levels"),
+        ({"name": "v", "levels": [None]}, "levels"),
+        ({"name": "v", "levels": ["a"], "values": "1"}, "values"),
+        ({"name": "v", "levels": ["a"], "values": ["x"]}, "values"),
+        ({"name": "v", "levels": ["a"], "edges": 3}, "edges"),
+        ({"name": "v", "levels": ["a"], "label": "x"}, "'label'"),
     ],
 )
 def test_from_json__refuses_what_is_no_variable(data, message):
     with pytest.raises(SchemaError, match=message):
         pmf.Variable.from_json(data)
-
-
-def test_numeric_values__ordinal_only():
-    assert RATING.numeric_values().tolist() == [1, 2, 3, 4, 5]
-    with pytest.raises(SchemaError, match="'colour' has no values"):
-        COLOUR.numeric_values()
 
 
 def test_other__unknown_texts_belong_to_it():
@@ -190,5 +168,5 @@ def test_other__numbers_are_one_level_however_they_are_written():
 
 @pytest.mark.parametrize("edges", [None, (1.0,)])
 def test_other__must_be_a_level_and_no_bin(edges):
-    with pytest.raises(SchemaError, match="has other = 'rest', which must be one of its levels"):
+    with pytest.raises(SchemaError, match="'rest'"):
         pmf.Variable("v", ("a", "b"), edges=edges, other="rest")

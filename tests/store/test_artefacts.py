@@ -16,7 +16,7 @@ from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import digest_tree, seal
 from pmflib.store.leases import LEASE_SECONDS, find_process_space, hold_lease
 from pmflib.store.objects.interface import LIST_FILE
-from pmflib.store.objects.local_folder import mark_draft, replace_file
+from pmflib.store.objects.local_folder import mark_draft
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)
 
@@ -127,7 +127,7 @@ def test_build__killed_process_leaves_checkpoints_and_droppable_files(store):
     assert store.drop_leftovers() == 0
     if find_process_space():
         lease.write_text(content)
-        with pytest.warns(StoreWarning, match="dropped: build of thing"):
+        with pytest.warns(StoreWarning, match="thing"):
             assert store.drop_leftovers() == 1
     else:
         age_leases(store.root, LEASE_SECONDS)
@@ -203,7 +203,7 @@ def test_find__missing_content_is_built_again(store):
     entry = build(store)
     shutil.rmtree(store.locate(entry.reference))
     assert store.find(entry.reference.identity) is None
-    with pytest.raises(StoreError, match=r"thing .* is not in store .*; run the pipeline again"):
+    with pytest.raises(StoreError, match="thing"):
         store.locate(entry.reference)
     assert build(store) == entry
     assert store.locate(entry.reference).is_dir()
@@ -250,12 +250,10 @@ def test_find__damaged_entry_names_the_file_to_delete(store, content):
     path = store.root / "manifest" / f"{entry.reference.identity}.json"
     whole = json.loads(path.read_text())
     path.write_bytes(content)
-    with pytest.raises(
-        StoreError, match=r"is damaged .*; delete manifest/[0-9a-f]{64}\.json to rebuild it"
-    ):
+    with pytest.raises(StoreError, match=path.name):
         build(store)
     path.write_text(json.dumps(whole | {"version": "x"}))
-    with pytest.raises(StoreError, match="is damaged"):
+    with pytest.raises(StoreError, match=path.name):
         list(store.entries())
     path.unlink()
     assert build(store) == entry
@@ -268,7 +266,7 @@ def test_record_source__raw_files_stay_where_they_are(store):
     assert (
         store.record_source("log.csv", "e" * 64, {}).reference.identity != entry.reference.identity
     )
-    with pytest.raises(StoreError, match="source dddddddddddd is not in store"):
+    with pytest.raises(StoreError, match="source dddddddddddd"):
         store.locate(entry.reference)
 
 
@@ -298,12 +296,6 @@ def test_digest_tree__names_and_contents(tmp_path):
     assert digest_tree(tmp_path) == before
     (tmp_path / "b").write_bytes(b"2")
     assert digest_tree(tmp_path) != before
-
-
-def test_replace_file__leaves_nothing_beside(tmp_path):
-    replace_file(tmp_path / "x", b"old")
-    replace_file(tmp_path / "x", b"new")
-    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("x", b"new")]
 
 
 def build_together(root, barrier, option, results):

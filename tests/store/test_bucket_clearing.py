@@ -188,7 +188,7 @@ def test_collect__in_a_bucket_is_alone(there):
     other = {"purpose": "run", "host": "other", "process": 1, "started": 0.0}
     name = f"leases/{'a' * 32}-{'b' * 8}"
     there.objects.put(name, json.dumps(other).encode())
-    with pytest.raises(StoreError, match="is in use: run, process 1 on other"):
+    with pytest.raises(StoreError, match="run, process 1 on other"):
         collect(there, 1)
     assert collect(there, 1, dry_run=True).kept["model"].number == 1
     there.objects.delete([name])

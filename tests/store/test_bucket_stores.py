@@ -97,7 +97,7 @@ def test_locate__artefact_without_its_list(address, monkeypatch, tmp_path):
     there.objects.delete([f"{entry.reference.path}/.digests"])
     assert there.find(entry.reference.identity) is None
     forget_cache(monkeypatch, tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="is not in store 's3://"):
+    with pytest.raises(StoreError, match="s3://"):
         Store(address).locate(entry.reference)
     assert build(there) == entry
     assert there.find(entry.reference.identity) == entry
@@ -186,12 +186,6 @@ def test_pack__cut_off_anywhere_is_seen(address, monkeypatch, tmp_path):
     assert read(Store(address), entry.reference)[0] == b'{"a": 1}'
 
 
-def test_choose_packed__the_smallest_as_long_as_there_is_room():
-    sizes = {"large": packs.PACK_BYTES + 1, "b": packs.PACK_BYTES - 5, "a": 5, "c": 0}
-    assert packs.choose_packed(sizes) == ["a", "b", "c"]
-    assert packs.choose_packed({**sizes, "d": 1}) == ["a", "c", "d"]
-
-
 def test_find_local_path__of_another_machine(address, monkeypatch, tmp_path):
     there = Store(address)
     entry = build(there)
@@ -202,7 +196,7 @@ def test_find_local_path__of_another_machine(address, monkeypatch, tmp_path):
     assert folder.is_relative_to(tmp_path / "elsewhere")
     assert np.array_equal(read_array_rows(open_group(folder), "x"), VALUES)
     assert BlockReference(name, 0, 1, 0, 1, 1).path == name
-    with pytest.raises(StoreError, match="not a location of a store"):
+    with pytest.raises(StoreError, match="manifest/x"):
         find_local_path(f"{address}/manifest/x.json")
 
 
@@ -321,12 +315,12 @@ def test_list_records__lost_ones_are_passed_over(address):
         append_record(there, "p", RUN)
     for number in (2, 3):
         there.objects.delete([f"runs/p/{number:06}.json"])
-        with pytest.raises(StoreError, match="is damaged"):
+        with pytest.raises(StoreError, match=f"{number:06}"):
             list_records(there, "p")
         there.objects.put(f"runs/p/{number:06}.lost", b"")
     assert [record.number for record in list_records(there, "p")] == [1]
     assert find_live(there, "p") == MODEL
-    with pytest.raises(StoreError, match="not in its history"):
+    with pytest.raises(StoreError, match="run 2"):
         find_record(there, "p", 2)
     assert append_record(there, "p", RUN, lambda record, live: record).number == 4
 

@@ -14,11 +14,6 @@ def test_save_arrays__replaces_the_file_before(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["state.npz"]
 
 
-def test_save_arrays__makes_the_folder_that_another_run_removed(tmp_path):
-    save_arrays(tmp_path / "work" / "state.npz", {"a": np.zeros(1)})
-    assert load_arrays(tmp_path / "work" / "state.npz")["a"].tolist() == [0]
-
-
 def test_load_arrays__damaged_file_is_no_checkpoint(tmp_path):
     path = tmp_path / "state.npz"
     save_arrays(path, {"a": np.arange(100)})

@@ -305,11 +305,11 @@ def test_collect__nothing_where_what_is_needed_cannot_be_known(store):
     path = store.root / "manifest" / f"{made[3]['model'].reference.identity}.json"
     whole = path.read_bytes()
     path.write_bytes(b"{")
-    with pytest.raises(StoreError, match="manifest entry"):
+    with pytest.raises(StoreError, match=path.name):
         collect(store, 1)
     path.write_bytes(whole)
     (store.root / "runs" / "p" / "000002.json").write_text(json.dumps([]))
-    with pytest.raises(StoreError, match=r"record runs/p/000002.json is damaged"):
+    with pytest.raises(StoreError, match="runs/p/000002"):
         collect(store, 1)
     assert list_left(store) == before
 

@@ -76,12 +76,10 @@ def test_read_partitions__refuses_a_damaged_dataset(store, dataset, content):
         file.unlink()
     else:
         file.write_text(content)
-    with pytest.raises(
-        StoreError, match=r"dataset.json. of artefact dataset/.*rebuild the artefact"
-    ):
+    with pytest.raises(StoreError, match=r"dataset\.json. of artefact dataset/"):
         read_partitions(store, dataset)
 
 
 def test_read_partitions__refuses_a_dataset_of_another_store(store):
-    with pytest.raises(StoreError, match="dataset abc is not in store"):
+    with pytest.raises(StoreError, match="dataset abc"):
         read_partitions(store, Reference("dataset", "i", "abc"))

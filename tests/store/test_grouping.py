@@ -3,11 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmflib.store.sample_blocks import (
-    BLOCK_COST,
     COUNTING_COARSENESS,
     MAX_GROUP,
     MIN_GROUP,
-    TARGET_GROUPS,
     BlockReference,
     group_blocks,
 )
@@ -26,16 +24,6 @@ def test_group_blocks__covers_every_block_once_in_order(sizes):
     groups = group_blocks(blocks)
     assert [block for group in groups for block in group] == blocks
     assert all(groups)
-
-
-@given(SIZES)
-def test_group_blocks__a_group_is_full_with_its_last_block_and_not_before(sizes):
-    groups = group_blocks(make_blocks(sizes))
-    total = sum(sizes) + BLOCK_COST * len(sizes)
-    target = min(MAX_GROUP, max(MIN_GROUP, total // TARGET_GROUPS))
-    for group in groups[:-1]:
-        costs = [block.n_observed + BLOCK_COST for block in group]
-        assert sum(costs[:-1]) < target <= sum(costs)
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,14 @@ def test_find_candidate__the_newest_that_is_not_live_or_the_one_named():
     assert find_candidate(HISTORY, 5).number == 5
     assert find_candidate(HISTORY, 1).number == 1
     for number, message in (
-        (3, "run 3 made no model .run, held back: run 3: held back.; `pmf models` lists"),
-        (9, "run 9 is not in the history"),
+        (3, "run 3"),
+        (9, "run 9"),
     ):
         with pytest.raises(StoreError, match=message):
             find_candidate(HISTORY, number)
-    with pytest.raises(StoreError, match="no run has a model that is not live"):
-        find_candidate(HISTORY[:3], None)
-    with pytest.raises(StoreError, match="no run has a model that is not live"):
-        find_candidate([], None)
+    for history in (HISTORY[:3], []):
+        with pytest.raises(StoreError, match="no run"):
+            find_candidate(history, None)
 
 
 def test_find_previous__the_model_before_or_one_that_was_live():
@@ -78,9 +77,9 @@ def test_find_previous__the_model_before_or_one_that_was_live():
     back = [*promoted, make(9, "rollback", "done", A, before=B.digest)]
     assert find_previous(back, None).number == 4
     assert find_previous(back, 4).number == 4
-    with pytest.raises(StoreError, match="the model of run 8 was never live; `pmf promote 8`"):
+    with pytest.raises(StoreError, match="run 8"):
         find_previous(back, 8)
-    with pytest.raises(StoreError, match="no model was live before"):
+    with pytest.raises(StoreError, match="no model"):
         find_previous(HISTORY, None)
 
 
@@ -88,7 +87,7 @@ def test_explain_withdrawal__until_somebody_makes_it_live_again():
     history = [*HISTORY, make(7, "promote", "done", B)]
     assert explain_withdrawal(history, B) == ""
     history.append(make(8, "rollback", "done", A, before=B.digest))
-    assert explain_withdrawal(history, B) == f"model {'b' * 12} was rolled back by hand in run 8"
+    assert "run 8" in explain_withdrawal(history, B)
     assert explain_withdrawal(history, A) == ""
     history.append(make(9, "promote", "done", B))
     assert explain_withdrawal(history, B) == ""
@@ -117,10 +116,10 @@ def test_check_whole__refuses_what_is_gone_or_changed(tmp_path):
     model = store.build("model", inputs={}, options={}, version=1, write=write).reference
     check_published(store, model)
     (store.locate(model) / "model").write_bytes(b"whoLe")
-    with pytest.raises(StoreError, match="has changed since it was published"):
+    with pytest.raises(StoreError, match=model.digest[:12]):
         check_published(store, model)
     (store.root / "manifest" / f"{model.identity}.json").unlink()
-    with pytest.raises(StoreError, match="its manifest entry is gone"):
+    with pytest.raises(StoreError, match="manifest"):
         check_published(store, model)
-    with pytest.raises(StoreError, match="manifest entry is gone"):
+    with pytest.raises(StoreError, match=model.digest[:12]):
         check_published(store, replace(model, identity="9" * 64))

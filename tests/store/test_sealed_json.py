@@ -15,10 +15,6 @@ def test_unseal__gives_what_was_sealed():
     }
 
 
-def test_seal__equal_content_gives_equal_bytes():
-    assert seal({"a": 1, "b": 2}) == seal({"b": 2, "a": 1})
-
-
 @pytest.mark.parametrize(
     "text", [b"", b"[]", b"3", b"{}", b'{"checksum": 3}', b"\xff", b"[" * 50_000, b'{"a": 1}']
 )
@@ -30,5 +26,5 @@ def test_unseal__refuses_what_was_not_sealed(text):
 def test_unseal__refuses_edits_and_not_another_layout():
     sealed = seal({"a": 1, "b": [1, 2]})
     assert unseal(json.dumps(json.loads(sealed)).encode()) == {"a": 1, "b": [1, 2]}
-    with pytest.raises(ValueError, match="it has been edited"):
+    with pytest.raises(ValueError, match="edited"):
         unseal(sealed.replace(b"2", b"3"))

@@ -20,18 +20,8 @@ def folder(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("name", ["a.csv", "new/a.PARQUET"])
-def test_join_files__by_suffix_in_the_order_of_rows(folder, tmp_path, name):
-    path = tmp_path / name
-    assert join_files(folder, path, "row") == 5
-    table = pa.csv.read_csv(path) if name.endswith("csv") else pq.read_table(path)
-    assert table["row"].to_pylist() == [1, 2, 3, 1, 2]
-    assert table["a.label"].to_pylist() == ["r0,1", "r0,2", "r0,3", "r1,1", "r1,2"]
-    assert [each.name for each in path.parent.iterdir() if each.name.startswith(".")] == []
-
-
 def test_join_files__refuses_another_suffix(folder, tmp_path):
-    with pytest.raises(ConfigError, match="has no supported suffix"):
+    with pytest.raises(ConfigError, match=r"a\.xlsx"):
         join_files(folder, tmp_path / "a.xlsx", "row")
 
 

@@ -36,9 +36,3 @@ def test_list_unfinished__since_the_first_attempt_and_until_it_is_done(tmp_path)
     assert list_unfinished(store)[0].since.startswith("2001")
     store.build("counts", inputs={}, options={}, version=1, write=lambda folder, work: {})
     assert list_unfinished(store) == []
-
-
-def test_list_unfinished__of_what_nothing_is_known(tmp_path):
-    store = Store(tmp_path)
-    (store.root / "work" / "0").mkdir()
-    assert [(work.kind, work.since) for work in list_unfinished(store)] == [("", "")]

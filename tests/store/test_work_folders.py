@@ -45,38 +45,6 @@ def test_build__two_at_once_do_not_share_checkpoints(store):
     assert (store.locate(second.reference) / "whole").read_bytes() == b"1"
 
 
-def test_build__second_that_fails_leaves_the_checkpoints_of_the_first(store):
-    def fail(folder, work):
-        save_bytes(work / "half", b"2")
-        raise ValueError("second")
-
-    def write(folder, work):
-        save_bytes(work / "half", b"1")
-        with pytest.raises(ValueError, match="second"):
-            build(store, fail)
-        assert (work / "half").read_bytes() == b"1"
-        return {}
-
-    build(store, write)
-    assert list_folders(store) == []
-
-
-def test_build__work_that_failed_goes_on_from_its_checkpoints(store):
-    def fail(folder, work):
-        save_bytes(work / "half", b"1")
-        raise ValueError("first")
-
-    def write(folder, work):
-        (folder / "whole").write_bytes((work / "half").read_bytes())
-        return {}
-
-    with pytest.raises(ValueError, match="first"):
-        build(store, fail)
-    entry = build(store, write)
-    assert (store.locate(entry.reference) / "whole").read_bytes() == b"1"
-    assert list_folders(store) == []
-
-
 def test_build__many_at_once_end_while_others_begin(store):
     def write(folder, work):
         save_bytes(work / "half", b"1")

@@ -1,6 +1,7 @@
 """Continuous traits or latent classes in a pipeline: what predicts hidden answers better, and why."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pmflib.store.run_records import find_last_run
 from pmflib_flows.etl import etl
 from pmflib_tasks.config import load_config
 from tests.em.traits.planted_traits import draw_samples, plant_traits
-from tests.pipelines import as_wide, make_schema
+from tests.pipelines import as_wide, load_model, make_schema, store_of
 
 TOML = """
 [source]
@@ -67,18 +68,30 @@ def deliver(folder, codes, number):
     (folder / "data" / f"{number}.csv").write_text(as_wide(codes))
 
 
+@pytest.fixture(scope="module")
+def by_degree(tmp_path_factory):
+    """Folder of a pipeline after its first night, and the facts of that run."""
+    folder = tmp_path_factory.mktemp("by degree")
+    return folder, etl.fn(str(write_pipeline(folder, draw_by_degree(600))))
+
+
+@pytest.fixture
+def first_night(by_degree, tmp_path):
+    """Configuration file of a copy of it, and the facts of its run."""
+    shutil.copytree(by_degree[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path / "pipeline.toml", by_degree[1]
+
+
 def find_record(path):
     config = load_config(path)
-    return find_last_run(Store(config.resolve(config.store.path)), config.name)
+    return find_last_run(store_of(config), config.name)
 
 
-def test_choose__traits_where_people_differ_by_degree(tmp_path):
-    path = write_pipeline(tmp_path, draw_by_degree(600))
-    facts = etl.fn(str(path))
+def test_choose__traits_where_people_differ_by_degree(first_night):
+    path, facts = first_night
     choice = facts["model"]["choice"]
     assert choice["chosen"] == "traits"
     assert choice["gain"] > choice["standard_error"] > 0
-    assert choice["reason"].startswith("continuous traits: traits make hidden answers")
     assert facts["model"]["notes"][0] == choice["reason"]
     model = pmf.JointPMF.load(facts["live"])
     assert model.trait_model is not None
@@ -98,7 +111,6 @@ def test_choose__classes_where_people_are_of_kinds(tmp_path):
     facts = etl.fn(str(path))
     choice = facts["model"]["choice"]
     assert choice["chosen"] == "classes"
-    assert choice["reason"].startswith("latent classes: traits make hidden answers")
     model = pmf.JointPMF.load(facts["live"])
     assert (model.trait_model, model.rank) == (None, 2)
     assert model.origin["choice"] == choice
@@ -116,9 +128,9 @@ def test_choose__classes_where_people_are_of_kinds(tmp_path):
     assert pmf.JointPMF.load(warm["live"]).trait_model is None
 
 
-def test_choose__a_warm_night_of_traits_takes_what_was_chosen(tmp_path):
-    path = write_pipeline(tmp_path, draw_by_degree(600))
-    first = pmf.JointPMF.load(etl.fn(str(path))["live"])
+def test_choose__a_warm_night_of_traits_takes_what_was_chosen(first_night, tmp_path):
+    path, facts = first_night
+    first = pmf.JointPMF.load(facts["live"])
     deliver(tmp_path, draw_by_degree(60, seed=2), 1)
     facts = etl.fn(str(path))
     assert facts["refit"]["way"] == "warm"
@@ -126,8 +138,7 @@ def test_choose__a_warm_night_of_traits_takes_what_was_chosen(tmp_path):
     assert facts["model"]["comparisons"] == []
     stages = find_record(path).stages
     assert "classes" not in stages
-    store = Store(tmp_path / "store")
-    warm = pmf.JointPMF.load(store.locate(stages["model"]) / "model")
+    warm = load_model(load_config(path), stages["model"])
     for name in ("dimensions", "shrinkage", "passes"):
         assert warm.origin[name] == first.origin[name]
     assert warm.rank == first.rank
@@ -137,28 +148,18 @@ def test_choose__a_warm_night_of_traits_takes_what_was_chosen(tmp_path):
     assert find_record(path).stages["model"] == stages["model"]
 
 
-def test_choose__is_made_again_at_every_refresh(tmp_path):
-    path = write_pipeline(tmp_path, draw_by_degree(300), more='refresh = "0d"')
-    etl.fn(str(path))
-    deliver(tmp_path, draw_by_degree(60, seed=2), 1)
-    assert etl.fn(str(path))["refit"]["way"] == "fresh"
-    assert "classes" in find_record(path).stages
-
-
 def test_choose__traits_that_do_not_fit_in_memory_leave_latent_classes(tmp_path, monkeypatch):
     monkeypatch.setattr("pmflib.fitting.traits.UPDATE_TABLES", 1 << 50)
     path = write_pipeline(tmp_path, draw_by_degree(300))
     facts = etl.fn(str(path))
     choice = facts["model"]["choice"]
     assert choice["chosen"] == "classes"
-    assert choice["reason"].startswith("latent classes: traits would need")
     assert pmf.JointPMF.load(facts["live"]).origin["choice"] == choice
     assert "traits" not in find_record(path).stages
 
 
-def test_choose__traits_that_fit_no_longer_leave_latent_classes(tmp_path, monkeypatch):
-    path = write_pipeline(tmp_path, draw_by_degree(300), more="")
-    assert etl.fn(str(path))["model"]["choice"]["chosen"] == "traits"
+def test_choose__traits_that_fit_no_longer_leave_latent_classes(first_night, tmp_path, monkeypatch):
+    path, _ = first_night
     deliver(tmp_path, draw_by_degree(60, seed=2), 1)
     monkeypatch.setattr("pmflib.fitting.traits.UPDATE_TABLES", 1 << 50)
     facts = etl.fn(str(path))
@@ -177,5 +178,5 @@ def test_choose__same_bits_with_workers(tmp_path):
 def test_config__a_comparison_needs_validation_folds(tmp_path):
     path = write_pipeline(tmp_path)
     path.write_text(path.read_text().replace("validation_folds = 3", "validation_folds = 0"))
-    with pytest.raises(ConfigError, match="leaves nothing to choose by"):
+    with pytest.raises(ConfigError, match="validation_folds"):
         load_config(path)

@@ -3,10 +3,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import MemoryPlanError
-from pmflib.store.artefacts import Store
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
-from tests.pipelines import as_wide, draw_codes, make_schema
+from tests.pipelines import as_wide, draw_codes, make_schema, store_of
 from tests.reference import pair_table
 
 SIZES = (3, 2, 4, 2)
@@ -23,7 +22,7 @@ def counted(pipeline, tmp_path, workers):
 
 
 def load(config, reference):
-    return pmf.PairCounts.load(Store(config.resolve("store")).locate(reference) / "pairs")
+    return pmf.PairCounts.load(store_of(config).locate(reference) / "pairs")
 
 
 def test_count__equals_a_loop_over_the_rows(counted, workers):
@@ -44,7 +43,7 @@ def test_count__second_call_counts_nothing(counted, workers, monkeypatch):
 def test_count__refuses_what_does_not_fit_in_memory(counted, pipeline, workers):
     _, dataset, _ = counted
     small = pipeline(SCHEMA, {}, store={"folds": 7}, cluster={"memory_limit": 1000})
-    with pytest.raises(MemoryPlanError, match=r"counting pairs would need .* above the 1000 B"):
+    with pytest.raises(MemoryPlanError, match="1000 B"):
         count.fn(small, dataset, workers)
 
 
@@ -63,17 +62,11 @@ def test_count__from_a_base_counts_the_difference(counted, workers, tmp_path, mo
     np.testing.assert_array_equal(
         np.triu(loaded.to_dense()), pair_table(np.vstack([codes, more]), SIZES)
     )
-    entry = Store(config.resolve("store")).find(changed.identity)
+    entry = store_of(config).find(changed.identity)
     assert entry is not None
     assert entry.inputs == {"dataset": grown, "base": base}
     assert (entry.summary["samples"], entry.summary["samples_added"]) == (94, 4)
     assert count.fn(config, grown, "", (dataset, base)) == changed
-
-
-def test_count__of_the_dataset_that_the_base_is_of_are_the_base(counted, workers):
-    config, dataset, _ = counted
-    base = count.fn(config, dataset, workers)
-    assert count.fn(config, dataset, "", (dataset, base)) == base
 
 
 def test_count__a_base_of_other_folds_is_no_base(counted, pipeline, workers, tmp_path):

@@ -13,9 +13,7 @@ from pmflib.crowd import fitting as fits
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
-from pmflib.ingest.dataset import log_names
 from pmflib.solvers.crowd import worker_marginals
-from pmflib.store.artefacts import Store
 from pmflib_tasks.config import ClusterConfig, make_crowd
 from pmflib_tasks.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.ingest import ingest
@@ -24,7 +22,7 @@ from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.worker_model import worker_model
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
-from tests.pipelines import make_schema, summary_of
+from tests.pipelines import make_schema, store_of, summary_of, write_pipeline
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 100}
@@ -48,11 +46,12 @@ def log():
     return {name: column[~apart] for name, column in table.items()}
 
 
-@pytest.fixture
-def crowd(pipeline, tmp_path, log):
-    config = pipeline(make_schema(2), SOURCE, em=EM)
-    write_label_log(tmp_path / "data" / "a.csv", log)
-    return config
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory, log):
+    """Configuration of a pipeline of the log, whose store all tests share."""
+    folder = tmp_path_factory.mktemp("crowd")
+    write_label_log((folder / "data").with_suffix(".csv"), log)
+    return write_pipeline(folder, make_schema(2), SOURCE | {"path": "data.csv"}, em=EM)
 
 
 def run(config, workers):
@@ -74,7 +73,7 @@ def choose(config, method, em=True, **store):
 
 
 def locate(config, reference):
-    return Store(config.resolve(config.store.path)).locate(reference)
+    return store_of(config).locate(reference)
 
 
 def read_probabilities(config, reference):
@@ -151,24 +150,6 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     monkeypatch.setattr(fitting, "fit_worker_pairs", None)
     monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_labels", None)
     assert run(choose(crowd, "symnmf"), workers) == first
-
-
-def test_crowd_model__new_labels_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
-    config = choose(pipeline(make_schema(2), SOURCE, em=EM), "multispa")
-    write_label_log(tmp_path / "data" / "a.csv", log, slice(0, 300))
-    before = run(config, workers)
-    write_label_log(tmp_path / "data" / "b.csv", log, slice(300, None))
-    read, take = [], log_names.find_log_names
-    monkeypatch.setattr(
-        log_names, "find_log_names", lambda s, *rest: read.append(s) or take(s, *rest)
-    )
-    grown = run(config, workers)
-    assert [source.name for source in read] == ["b.csv"]
-    assert grown["pairs"].digest != before["pairs"].digest
-    expected = pmf.crowd.aggregate(log, "multispa", max_passes=100, tol=1e-4)
-    np.testing.assert_allclose(
-        read_probabilities(config, grown["labels"]), expected.probabilities, atol=1e-9
-    )
 
 
 def test_crowd_model__empty_partitions_and_workers_without_a_common_task(
@@ -248,11 +229,10 @@ def run_interrupted(monkeypatch, work, config, stop_at):
 
 
 def test_worker_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
-    config = choose(crowd, "designated")
+    config = choose(crowd, "designated", path="apart")
     dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     small = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 16)})
-    said = "counting pairs of workers would need .* Use fewer threads, raise cluster.memory_limit"
-    with pytest.raises(MemoryPlanError, match=said):
+    with pytest.raises(MemoryPlanError, match="memory_limit"):
         worker_pairs.fn(small, dataset, workers)
     # as if all workers shared tasks it would not, but few do
     tight = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 26)})
@@ -262,9 +242,9 @@ def test_worker_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
     )
     counted = worker_pairs.fn(tight, dataset, workers)
     assert n_pairs == [summary_of(config, counted)["label_pairs"]]
-    with pytest.raises(MemoryPlanError, match=r"crowd model from pairs .* or to 'robust'"):
+    with pytest.raises(MemoryPlanError, match="'robust'"):
         crowd_model.fn(small, dataset, counted, workers)
     # before anything is counted
     monkeypatch.setattr(worker_marginals, "MAX_LEVELS", 20)
-    with pytest.raises(MemoryPlanError, match="9 workers have 27 levels, above 20"):
+    with pytest.raises(MemoryPlanError, match="27 levels"):
         worker_pairs.fn(config, dataset, workers)

@@ -8,7 +8,6 @@ from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.crowd import aggregate
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.ingest.dataset import log_names
-from pmflib.store.artefacts import Store
 from pmflib_tasks.config import make_crowd
 from pmflib_tasks.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.ingest import ingest
@@ -18,7 +17,7 @@ from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.worker_model import worker_model
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
-from tests.pipelines import make_schema, summary_of
+from tests.pipelines import make_schema, store_of, summary_of, write_pipeline
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 500}
@@ -57,22 +56,24 @@ def elsewhere(config, store, **more):
 
 def list_spills(config):
     """Manifest entries of spills, by file."""
-    entries = Store(config.resolve(config.store.path)).entries()
+    entries = store_of(config).entries()
     spills = [entry for entry in entries if entry.reference.kind == "spill"]
     return sorted((entry.options["name"], entry.reference.identity) for entry in spills)
 
 
 def read_labels(config, reference):
-    folder = Store(config.resolve("store")).locate(reference)
+    folder = store_of(config).locate(reference)
     return pq.read_table(folder / "labels").sort_by("task"), pq.read_table(
         folder / "workers.parquet"
     )
 
 
-@pytest.fixture
-def crowd(pipeline, tmp_path, log):
-    config = pipeline(make_schema(2), SOURCE, em=EM)
-    write_label_log(tmp_path / "data" / "a.csv", log[0], slice(None))
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory, log):
+    """Configuration of a pipeline of the log, whose store all tests share."""
+    folder = tmp_path_factory.mktemp("crowd")
+    config = write_pipeline(folder, make_schema(2), SOURCE, em=EM)
+    write_label_log(folder / "data" / "a.csv", log[0])
     return config
 
 
@@ -126,7 +127,7 @@ def test_find_labels__ordered_classes_equal_those_in_memory(crowd, log, workers)
     np.testing.assert_allclose(found, expected.probabilities, atol=1e-8)
     with pytest.raises(SchemaError, match="ordinal"):
         run(crowd, workers, ordinal=True)
-    with pytest.raises(ConfigError, match="has no use for the order of classes"):
+    with pytest.raises(ConfigError, match="ordinal"):
         make_crowd({"ordinal": True, "method": "robust"})
 
 
@@ -140,7 +141,7 @@ def test_find_labels__changed_known_labels_make_labels_again_and_nothing_else(
         return run(crowd, workers, known=str(gold))
 
     def count():
-        entries = Store(crowd.resolve(crowd.store.path)).entries()
+        entries = store_of(crowd).entries()
         return Counter(entry.reference.kind for entry in entries)
 
     plain = run(crowd, workers)
@@ -164,7 +165,7 @@ def test_find_known_labels__every_row_is_used_or_set_aside(crowd, tmp_path, work
     config = with_crowd(crowd, known=str(gold))
     dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     reference = find_known_labels.fn(config, dataset, workers)
-    folder = Store(config.resolve("store")).locate(reference)
+    folder = store_of(config).locate(reference)
     assert pq.read_table(folder / "known.parquet").num_rows == 2
     table = pq.read_table(folder / "quarantine.parquet").to_pydict()
     assert dict(zip(table["row"], table["reason"], strict=True)) == {
@@ -181,21 +182,19 @@ def test_find_known_labels__every_row_is_used_or_set_aside(crowd, tmp_path, work
 
 
 def test_find_known_labels__refuses_what_belongs_to_something_else(crowd, tmp_path, workers):
-    config = with_crowd(crowd, known="gold.csv")
-    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     gold = tmp_path / "gold.csv"
+    config = with_crowd(crowd, known=str(gold))
+    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     with pytest.raises(SourceError):
         find_known_labels.fn(config, dataset, workers)
     gold.write_text("task,label\nT1,c1\nT2,c2\n")
-    with pytest.raises(
-        SchemaError, match=r"gold\.csv: none of its 2 rows gives the label of a task"
-    ):
+    with pytest.raises(SchemaError, match=r"gold\.csv"):
         find_known_labels.fn(config, dataset, workers)
     gold.write_text("task,label\n")
-    with pytest.raises(SchemaError, match=r"gold\.csv: has no rows"):
+    with pytest.raises(SchemaError, match=r"gold\.csv"):
         find_known_labels.fn(config, dataset, workers)
     gold.write_text("task,truth\nt000,c1\n")
-    with pytest.raises(SourceError, match="no column 'label'"):
+    with pytest.raises(SourceError, match="'label'"):
         find_known_labels.fn(config, dataset, workers)
 
 
@@ -287,10 +286,12 @@ def test_find_labels__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, w
     assert labels["n_labels"].to_pylist() == [2, 0]
 
 
-def test_find_labels__refuses_other_methods_and_schemas(crowd, workers):
-    with pytest.raises(ConfigError, match=r"method is 'best'; did you mean 'robust'"):
-        with_crowd(crowd, method="best")
-    dataset = ingest.fn(crowd.model_copy(), workers)
-    make_schema(2, 3).save(crowd.resolve("schema.json"))
-    with pytest.raises(SchemaError, match="the workers have different labels"):
-        worker_model.fn(crowd, dataset, address=workers)
+def test_find_labels__refuses_other_methods_and_schemas(pipeline, tmp_path, log, workers):
+    config = pipeline(make_schema(2), SOURCE, em=EM)
+    write_label_log(tmp_path / "data" / "a.csv", log[0], slice(0, 50))
+    with pytest.raises(ConfigError, match="'best'"):
+        with_crowd(config, method="best")
+    dataset = ingest.fn(config, workers)
+    make_schema(2, 3).save(config.resolve("schema.json"))
+    with pytest.raises(SchemaError, match="labels"):
+        worker_model.fn(config, dataset, address=workers)

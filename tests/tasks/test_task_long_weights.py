@@ -13,13 +13,12 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema
 from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
+from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks
 from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
-from tests.pipelines import make_schema, summary_of
+from tests.pipelines import make_schema, record_night, store_of, summary_of
 from tests.tasks.test_task_weights import (
     DESIGN,
     EM,
@@ -55,7 +54,7 @@ def write_log(path, codes, weights, names, more=()):
 
 
 def list_rejected(config, dataset):
-    store = Store(config.resolve(config.store.path))
+    store = store_of(config)
     return [row for batch in read_quarantine(store, dataset) for row in batch.to_pylist()]
 
 
@@ -78,19 +77,6 @@ def test_count__a_long_log_has_the_weights_of_its_samples(large, pipeline, tmp_p
     account = DatasetAccount.from_json(summary_of(config, dataset))
     assert account.rows_encoded == codes.size
     assert account.weights.total == pytest.approx(weights.sum())
-
-
-def test_count__equal_weights_of_a_long_log_are_none(pipeline, tmp_path, workers):
-    codes, _ = draw(200, 2)
-    write = tmp_path / "data" / "a.csv"
-    config = pipeline(make_schema(*SIZES), LONG)
-    write_log(write, codes, np.full(200, 0.5), name_people(200))
-    equal = load_counts(config, count_all(config, workers)[1]).to_samples()
-    plain = pipeline(make_schema(*SIZES), {k: v for k, v in LONG.items() if k != "weight"})
-    bare = load_counts(plain, count_all(plain, workers)[1])
-    assert (equal.tables == bare.tables).all()
-    assert equal.tables.dtype == np.int64
-    assert (equal.n_rows == bare.n_rows).all()
 
 
 def test_a_sparse_log_is_that_of_wide_files(pipeline, tmp_path, workers):
@@ -128,7 +114,7 @@ def test_a_sparse_log_is_that_of_wide_files(pipeline, tmp_path, workers):
 
 
 def open_training(config, dataset, schema):
-    store = Store(config.resolve(config.store.path))
+    store = store_of(config)
     return StoredSamples.open(store, dataset, schema, config.fold_split.train)
 
 
@@ -183,9 +169,7 @@ def test_ingest__rows_of_a_sample_must_agree_on_its_weight(
 def test_ingest__a_conflict_stops_where_duplicates_do(pipeline, tmp_path, workers):
     config = pipeline(make_schema(*SIZES), TIMED, schema={"on_duplicate": "error"})
     write_rows(tmp_path / "data" / "a.csv", CONFLICT[:4], "id,what,said,w,day")
-    with pytest.raises(
-        SchemaError, match=r"a.csv row 1 gives a sample another weight.*a.csv row 4"
-    ):
+    with pytest.raises(SchemaError, match=r"a\.csv row 1 .*a\.csv row 4"):
         ingest.fn(config, workers)
 
 
@@ -231,18 +215,12 @@ def test_count__nights_of_a_log_with_weights(pipeline, tmp_path, workers):
     # the same as of a store that has seen all of it at once, without workers, bit for bit
     fresh = pipeline(make_schema(*SIZES), LONG, store={"path": "new", "folds": 4})
     anew = count_all(fresh, "")
-    expected = load_fresh(fresh, anew[1])
+    expected = load_counts(fresh, anew[1])
     assert (expected.tables == lost.tables).all()
     assert expected.weights == lost.weights
     rows = ("rows_in", "rows_encoded", "reasons", "samples", "observed", "weights")
     upon, whole = summary_of(config, third[0]), summary_of(fresh, anew[0])
     assert {key: upon[key] for key in rows} == {key: whole[key] for key in rows}
-
-
-def load_fresh(config, counts):
-    from pmflib.counting.pair_counts import PairCounts
-
-    return PairCounts.load(Store(config.resolve(config.store.path)).locate(counts) / "pairs")
 
 
 def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, workers):
@@ -258,9 +236,9 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
         tmp_path / "data" / "b.csv", codes[some], weights[some] + 1, ["p3", "p50", "p60"], other
     )
     dataset, counts = count_all(config, workers)
-    store, time = Store(config.resolve("store")), now()
+    store = store_of(config)
     stages = {"dataset": dataset, "counts": counts}
-    append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
+    record_night(config, stages)
     erase(config, ["p3", "p7"])
     last = find_last_run(store, config.name).stages
     kept = np.delete(np.arange(200), [3, 7])
@@ -278,11 +256,11 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
 
 
 def test_config__columns_of_a_long_log_are_apart(pipeline):
-    with pytest.raises(ConfigError, match="weight is 'said', as another column is"):
+    with pytest.raises(ConfigError, match="weight is 'said'"):
         pipeline(make_schema(*SIZES), LONG | {"weight": "said"})
 
 
 def test_label_logs_take_no_weights(pipeline):
     config = pipeline(make_schema(*SIZES), LONG)
-    with pytest.raises(SchemaError, match="tasks of a label log have no weights"):
+    with pytest.raises(SchemaError, match="weight"):
         make_label_schema(LogNames(("w1",), ("a",)), config.source)

@@ -1,17 +1,14 @@
-from dataclasses import replace
-
 import pytest
 
 import pmflib as pmf
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib.store.artefacts import Store
 from pmflib_flows.recording import record_run
 from pmflib_tasks.compare import compare
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.gate_decision import GateNumbers
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.refine import refine
-from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, store_of, summary_of
 
 
 def run_and_publish(config, workers):
@@ -39,16 +36,16 @@ def published(fitted, workers):
 
 def test_publish__first_model_and_again(published, workers):
     config, stages, first = published
-    assert (first.outcome, first.reason) == ("promoted", "first model of this pipeline")
+    assert first.outcome == "promoted"
     assert (first.live, first.before) == (stages["model"], None)
     assert (first.facts["rows"]["rows_in"], first.facts["model"]["rank"]) == (800, 2)
     assert first.facts["gate"] == {"new": stages["model"].digest, "live": None}
     assert first.facts["warnings"] == []
-    paths = locate_for_people(Store(config.resolve("store")), first.live)
+    paths = locate_for_people(store_of(config), first.live)
     assert list(paths) == ["live_model", "live"]
     assert pmf.JointPMF.load(paths["live"]).rank == 2
     _, again = run_and_publish(config, workers)
-    assert (again.outcome, again.reason) == ("unchanged", "the live model, unchanged")
+    assert again.outcome == "unchanged"
     assert again.live == stages["model"]
 
 
@@ -62,8 +59,8 @@ def test_publish__keeps_the_better_and_promotes_the_better(published, workers):
     assert kept.outcome == "kept"
     assert kept.facts["scores"]["pairs"]["share_explained"] < 0.1
     assert kept.facts["warnings"] == [*PairAgreement.find(kept.facts).warnings]
-    assert "of the dependence between pairs" in kept.facts["warnings"][0]
-    assert kept.reason.startswith("kept the live model: the new one is worse today, -")
+    assert kept.facts["warnings"]
+    assert kept.facts["gate"]["today"]["verdict"] == "worse"
     assert (kept.live, kept.before) == (stages["model"], stages["model"])
     assert kept.facts["live_scores"] == first.facts["scores"]
     assert (
@@ -75,7 +72,7 @@ def test_publish__keeps_the_better_and_promotes_the_better(published, workers):
         run.live, run.outcome = made["model"], "promoted"
     _, promoted = run_and_publish(config, workers)
     assert promoted.outcome == "promoted"
-    assert promoted.reason.startswith("promoted over the live model: better today, +")
+    assert promoted.facts["gate"]["today"]["verdict"] == "better"
     assert promoted.facts["gate"]["today"]["gain"] == -kept.facts["gate"]["today"]["gain"]
     assert promoted.live == stages["model"]
 
@@ -86,7 +83,7 @@ def test_publish__equal_parameters_are_no_new_model(published, workers, monkeypa
     again = refine.fn(
         with_passes(config, 6), stages["dataset"], stages["counts"], stages["start"], workers
     )
-    store = Store(config.resolve("store"))
+    store = store_of(config)
 
     def write(folder, work):
         model = pmf.JointPMF.load(store.locate(first.live) / "model")
@@ -107,7 +104,7 @@ def test_publish__a_changed_schema_is_not_compared(published, pipeline, workers)
     config = pipeline(make_schema(3, 2, 5, 2), {})
     _, decision = run_and_publish(config, workers)
     assert (decision.outcome, decision.live) == ("kept", stages["model"])
-    assert "the schema has changed" in decision.reason
+    assert "schema" in decision.reason
 
 
 def test_publish__other_folds_are_not_compared(published, workers):
@@ -116,7 +113,7 @@ def test_publish__other_folds_are_not_compared(published, workers):
     split = config.evaluate.model_copy(update={"test_folds": 2})
     _, decision = run_and_publish(config.model_copy(update={"evaluate": split}), workers)
     assert (decision.outcome, decision.live) == ("kept", stages["model"])
-    assert "other folds are held out than when the live model was made" in decision.reason
+    assert "folds" in decision.reason
 
 
 def test_publish__nothing_held_out_is_nothing_to_compare(pipeline, tmp_path, workers):
@@ -127,7 +124,7 @@ def test_publish__nothing_held_out_is_nothing_to_compare(pipeline, tmp_path, wor
     (tmp_path / "data" / "b.csv").write_text(as_wide(draw_codes(60, (2, 2), seed=1)))
     _, decision = run_and_publish(config, workers)
     assert (decision.outcome, decision.live) == ("kept", first.live)
-    assert "no test sample has an observed cell, so the two cannot be compared" in decision.reason
+    assert "test sample" in decision.reason
 
 
 def test_compare__is_kept_in_the_store_and_turned_round(published, workers):
@@ -141,23 +138,3 @@ def test_compare__is_kept_in_the_store_and_turned_round(published, workers):
     assert there["gain"] == -back["gain"] > 0
     assert there["standard_error"] == pytest.approx(back["standard_error"])
     assert there["cells"] == back["cells"] > 400
-
-
-def test_refine__warm_goes_on_from_a_model_with_its_pseudo_count(fitted, workers):
-    config, stages = fitted
-    dataset, counts, model = (stages[name] for name in ("dataset", "counts", "model"))
-    warm = refine.fn(config, dataset, counts, model, workers)
-    entry = Store(config.resolve("store")).find(warm.identity)
-    assert entry.inputs == {"dataset": dataset, "counts": counts, "start": model}
-    before = summary_of(config, model)
-    assert entry.summary["pseudo_count"] == before["pseudo_count"]
-    assert entry.summary["comparisons"] == [] or all(
-        "passes" in point["settings"]
-        for each in entry.summary["comparisons"]
-        for point in each["points"]
-    )
-    # it starts where the other ended
-    held_out = entry.summary["held_out_per_row"]
-    assert max(held_out) >= held_out[0]
-    assert refine.fn(config, dataset, counts, model, workers) == warm
-    assert refine.fn(config, dataset, counts, replace(warm), workers) != warm

@@ -8,7 +8,6 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import QualityError
-from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.count import count
@@ -16,7 +15,7 @@ from pmflib_tasks.guards.findings import hold_back
 from pmflib_tasks.guards.stored_checks import read_nights
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.quality import check_quality, read_findings
-from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
+from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 
 SIZES = (3, 2, 4, 2)
 
@@ -73,7 +72,7 @@ def test_check_quality__a_survey_in_another_encoding_is_held_back(pipeline, work
     dataset = ingest.fn(config, workers)
     counts = count.fn(config, dataset, workers)
     findings = read_findings(config, check_quality.fn(config, dataset, counts, None, None))
-    with pytest.raises(QualityError, match=r"200 of 400 rows .* undecodable.* source\.encoding"):
+    with pytest.raises(QualityError, match=r"200 of 400 rows .* undecodable"):
         hold_back(findings)
 
 
@@ -88,9 +87,8 @@ def test_check_quality__a_new_column_is_warned_of(home, tmp_path):
     after = run()
     crossed, findings, _ = check(config, after, live, live)
     assert crossed == {"new_columns": "warn"}
-    assert [f.sentence for f in findings if not f.passed] == [
-        "b.csv: 1 columns that are neither in the schema nor in the files of the last run: 'more'"
-    ]
+    (found,) = [f for f in findings if not f.passed]
+    assert (found.subject, "'more'" in found.sentence) == ("b.csv", True)
     assert check(config, run(), after, after)[0] == {"new_rows": "warn"}
 
 
@@ -128,10 +126,9 @@ def test_check_quality__rows_in_quarantine_and_files_twice(home, tmp_path):
     assert crossed["file_quarantine"] == "stop"
     assert crossed["same_bytes"] == "stop"
     (bad,) = [f for f in findings if f.guard == "file_quarantine" and not f.passed]
-    assert bad.subject == "b.csv"
-    assert "unknown_level" in bad.sentence
+    assert (bad.subject, "unknown_level" in bad.sentence) == ("b.csv", True)
     (twin,) = [f for f in findings if f.guard == "same_bytes"]
-    assert twin.sentence == "c.csv: the same bytes as a.csv, 400 rows"
+    assert (twin.subject, "a.csv" in twin.sentence) == ("c.csv", True)
 
 
 def test_check_quality__a_file_that_goes_and_one_that_changes(home, tmp_path):
@@ -155,7 +152,7 @@ def test_check_quality__limits_are_part_of_the_identity(home):
     crossed, _, second = check(config.model_copy(update={"quality": strict}), done)
     assert crossed == {"least_rows": "stop"}
     assert second.identity != first.identity
-    path = Store(config.resolve("store")).locate(second) / "findings.json"
+    path = store_of(config).locate(second) / "findings.json"
     assert json.loads(path.read_text())[0]["guard"] == "least_rows"
 
 
@@ -167,7 +164,7 @@ def test_check_quality__another_schema_is_not_compared(home, tmp_path):
     crossed, findings, _ = check(config, run(), live, live)
     assert crossed == {"new_rows": "warn"}
     (pairs,) = [f for f in findings if f.guard == "pair_drift"]
-    assert pairs.sentence == "the schema has changed since the live model was made"
+    assert pairs.action == "off"
 
 
 def test_check_quality__duplicates_of_a_long_log(pipeline, tmp_path, workers):
@@ -215,7 +212,7 @@ def log(pipeline, tmp_path, workers):
         findings = read_findings(config, stages["quality"])
         if not any(each.action == "stop" for each in findings):
             runs.append(RunRecord("run", "kept", "", ended, ended, config.digest, stages))
-        nights = read_nights(Store(config.resolve("store")), stages["quality"])
+        nights = read_nights(store_of(config), stages["quality"])
         return {f.guard: f.action for f in findings if not f.passed}, findings, nights
 
     return deliver
@@ -242,7 +239,7 @@ def test_check_quality__nights_of_a_log_are_compared_with_those_before(log):
     padded = [(f"{who:07}", what, said) for who, what, said in draw_rows(7)]
     crossed, findings, nights = log(padded)
     assert crossed["known_samples"] == crossed["identifier_form"] == "stop"
-    assert any("0 of 200 samples" in f.sentence for f in findings)
+    assert any("0 of 200" in f.sentence for f in findings)
     # what was held back is nobody's past
     crossed, _, nights = log(draw_rows(7))
     assert "stop" not in crossed.values()
@@ -254,7 +251,7 @@ def test_check_quality__a_night_from_before_in_another_order_says_nothing_new(lo
         log(draw_rows(night))
     crossed, findings, _ = log(sorted(draw_rows(1)), hours=1)
     assert crossed["fresh_rows"] == crossed["same_answers"] == "stop"
-    assert any("as often as those of 01.csv" in f.sentence for f in findings)
+    assert any("01.csv" in f.sentence for f in findings)
 
 
 def test_check_quality__what_supersedes_all_rows_of_a_file_is_named(log):
@@ -262,9 +259,7 @@ def test_check_quality__what_supersedes_all_rows_of_a_file_is_named(log):
     # the same rows, a year ago
     _, findings, _ = log(draw_rows(0), hours=-9000)
     (found,) = (f for f in findings if f.guard == "duplicates" and not f.passed)
-    assert (
-        "400 of 400 rows are superseded by others: 100 % (by those of 00.csv 400)" in found.sentence
-    )
+    assert (found.measured, "00.csv 400" in found.sentence) == (1.0, True)
 
 
 def test_check_quality__times_ahead_of_the_clock_and_a_clock_that_goes_back(log):
@@ -272,9 +267,7 @@ def test_check_quality__times_ahead_of_the_clock_and_a_clock_that_goes_back(log)
         assert "stop" not in log(draw_rows(night))[0].values()
     crossed, findings, _ = log(draw_rows(3), hours=24 * 4000)
     assert crossed["future_rows"] == "stop"
-    assert any(
-        "500 rows (100 %) have a time more than 24 hours ahead" in f.sentence for f in findings
-    )
+    assert any("500 rows" in f.sentence for f in findings if f.guard == "future_rows")
     # the night after next it is no longer ahead: what was found is found anew
     late = START + timedelta(days=4010)
     assert "future_rows" not in log(draw_rows(3), hours=24 * 4000, clock=late)[0]

@@ -2,40 +2,47 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import pmflib as pmf
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.model.row_scores import ReferenceScores
 from pmflib.model.score_tables import ScoreOptions, TableScorer
 from pmflib.scoring.parts import score_stored
-from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
 from pmflib_tasks import predictions
 from pmflib_tasks.answer import answer
 from pmflib_tasks.reference import reference
 from pmflib_tasks.score import score
-from tests.pipelines import draw_codes, make_schema, run_to_model, summary_of
+from tests.pipelines import (
+    draw_codes,
+    load_model,
+    make_schema,
+    run_to_model,
+    store_of,
+    summary_of,
+    write_pipeline,
+)
 
 SIZES = (3, 2, 4)
 CODES = draw_codes(120, SIZES)
 CODES[:, 0] = np.maximum(CODES[:, 0], 0)
 
 
-@pytest.fixture
-def long_log(pipeline, tmp_path, workers):
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory, workers):
     """Configuration, references and model of a long log of samples s0, s1, ..."""
+    folder = tmp_path_factory.mktemp("long log")
     source = {"layout": "long", "sample": "who", "variable": "what", "value": "answer"}
-    config = pipeline(make_schema(*SIZES), source)
+    config = write_pipeline(folder, make_schema(*SIZES), source)
     lines = ["who,what,answer"]
     for row, variable in np.argwhere(CODES >= 0).tolist():
         lines.append(f"s{row},v{variable},{CODES[row, variable]}")
-    (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
+    (folder / "data" / "a.csv").write_text("\n".join(lines))
     stages = run_to_model(config, workers)
-    model = pmf.JointPMF.load(Store(config.resolve("store")).locate(stages["model"]) / "model")
+    model = load_model(config, stages["model"])
     return config, stages, model
 
 
 def read_parquet(config, reference):
-    return pq.read_table(Store(config.resolve("store")).locate(reference)).to_pylist()
+    return pq.read_table(store_of(config).locate(reference)).to_pylist()
 
 
 def make_scores(config, stages, workers, *targets):
@@ -67,7 +74,7 @@ def test_score__equals_the_model_called_by_hand(long_log, workers):
 def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
     config, stages, _ = long_log
     first = make_scores(config, stages, workers)
-    with pytest.raises(SchemaError, match="variable 'nope' is not in the schema"):
+    with pytest.raises(SchemaError, match="'nope'"):
         make_scores(config, stages, workers, "nope")
     monkeypatch.setattr(predictions, "score_stored", None)
     assert make_scores(config, stages, workers) == first
@@ -75,7 +82,7 @@ def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
 
 def test_score_stored__goes_on_after_the_partitions_that_are_done(long_log, tmp_path):
     config, stages, model = long_log
-    layers = list_layers(Store(config.resolve("store")), stages["dataset"])
+    layers = list_layers(store_of(config), stages["dataset"])
     scorer = TableScorer(model, ReferenceScores.draw(model), ScoreOptions(("v1",)))
     for name in ("whole", "part"):
         (tmp_path / name).mkdir()
@@ -132,11 +139,11 @@ def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
 
 def test_answer__refuses_what_cannot_be_asked(long_log, fitted, tmp_path, workers):
     config, stages, _ = long_log
-    with pytest.raises(SourceError, match=r"none\.csv' matches no file"):
+    with pytest.raises(SourceError, match=r"none\.csv"):
         answer.fn(config, stages["dataset"], stages["model"], str(tmp_path / "none.csv"), workers)
     wide, wide_stages = fitted
     (tmp_path / "q.csv").write_text("who,what\ns1,v1\n")
-    with pytest.raises(ConfigError, match="questions need 'long' with sample"):
+    with pytest.raises(ConfigError, match="'long'"):
         answer.fn(
             wide, wide_stages["dataset"], wide_stages["model"], str(tmp_path / "q.csv"), workers
         )

@@ -8,7 +8,6 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.resampled_fits import fit_resampled
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.store.artefacts import Store
 from pmflib_tasks.choose import choose
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
@@ -18,7 +17,7 @@ from pmflib_tasks.ingest import ingest
 from pmflib_tasks.refine import refine
 from pmflib_tasks.scoring.imputation import make_imputer
 from pmflib_tasks.select import select
-from tests.pipelines import as_wide, make_schema, summary_of
+from tests.pipelines import as_wide, load_model, make_schema, store_of, summary_of
 from tests.tasks.test_task_weights import write_weighted
 
 SIZES = [3, 3, 3, 2, 4]
@@ -58,12 +57,11 @@ def fit_pipeline(config, workers):
         start = fit.fn(config, counts)
         model = refine.fn(config, dataset, counts, start, workers)
         stages = {"dataset": dataset, "counts": counts, "model": model}
-    store = Store(config.resolve(config.store.path))
-    return pmf.JointPMF.load(store.locate(stages["model"]) / "model"), stages
+    return load_model(config, stages["model"]), stages
 
 
 def open_samples(config, dataset, schema, folds):
-    store = Store(config.resolve(config.store.path))
+    store = store_of(config)
     return StoredSamples.open(store, dataset, schema, folds)
 
 

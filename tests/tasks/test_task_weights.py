@@ -1,10 +1,7 @@
 """Weights of samples from a column of the files to counts, night by night."""
 
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
@@ -15,18 +12,25 @@ from pmflib.counting.weighted_tables import count_stored_tables
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
+from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
 from pmflib.store.sample_designs import StoredDesign
-from pmflib_flows.run_tables import make_run_tables
 from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.select import select
-from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
+from tests.pipelines import (
+    as_wide,
+    draw_codes,
+    load_model,
+    make_schema,
+    record_night,
+    run_to_model,
+    store_of,
+    summary_of,
+)
 
 SIZES = [2, 3, 4]
 
@@ -50,7 +54,7 @@ def draw(n_rows, seed):
 
 
 def load_counts(config, counts):
-    return PairCounts.load(Store(config.resolve("store")).locate(counts) / "pairs")
+    return PairCounts.load(store_of(config).locate(counts) / "pairs")
 
 
 def count_all(config, workers, base=None):
@@ -59,17 +63,17 @@ def count_all(config, workers, base=None):
     return dataset, count.fn(config, dataset, workers, base)
 
 
-def group_by(codes, weights, n_levels=9):
-    """Weighted sums of all pairs of levels, in units: the obvious way."""
+def group_by(codes, weights):
+    """Sums of weights of all pairs of levels, in units, for each column of weights: the obvious way."""
     units = np.rint(np.asarray(weights, float) * 1e6).astype(np.int64)
-    table = np.zeros((n_levels, n_levels), np.int64)
     offsets = np.cumsum([0, *SIZES])
-    for row, weight in zip(codes, units.tolist(), strict=True):
+    tables = np.zeros((*units.shape[1:], offsets[-1], offsets[-1]), np.int64)
+    for row, each in zip(codes, units, strict=True):
         held = [offsets[v] + code for v, code in enumerate(row) if code >= 0]
         for place, a in enumerate(held):
             for b in held[place:]:
-                table[a, b] += weight
-    return table
+                tables[..., a, b] += each
+    return tables
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -107,24 +111,22 @@ def test_count__equal_weights_and_whole_weights(pipeline, tmp_path, workers):
     assert (whole.tables.sum(axis=0) == 10**6 * again.tables.sum(axis=0)).all()
 
 
-@pytest.mark.parametrize("text", ["0", "", "-1", "abc", "nan", "inf", "0.0000001", "1e30"])
-def test_ingest__rows_without_a_weight_go_to_quarantine(text, pipeline, tmp_path, workers):
+def test_ingest__rows_without_a_weight_go_to_quarantine(pipeline, tmp_path, workers):
     config = pipeline(make_schema(*SIZES), {"weight": "w"})
     codes, weights = draw(20, 4)
-    write_weighted(tmp_path / "data" / "a.csv", codes, [*weights[:-1], text])
+    bad = ["0", "", "-1", "abc", "nan", "inf", "0.0000001", "1e30"]
+    write_weighted(tmp_path / "data" / "a.csv", codes, [*weights[:12], *bad])
     dataset, counts = count_all(config, workers)
     account = summary_of(config, dataset)
-    assert (account["rows_in"], account["rows_encoded"]) == (20, 19)
-    assert account["reasons"] == {"bad_weight": 1}
-    rejected = [
-        row
-        for batch in read_quarantine(Store(config.resolve("store")), dataset)
-        for row in batch.to_pylist()
-    ]
+    assert (account["rows_in"], account["rows_encoded"]) == (20, 12)
+    assert account["reasons"] == {"bad_weight": 8}
+    store = store_of(config)
+    rejected = [row for batch in read_quarantine(store, dataset) for row in batch.to_pylist()]
     assert [(row["row"], row["reason"], row["column"]) for row in rejected] == [
-        (20, "bad_weight", "w")
+        (row, "bad_weight", "w") for row in range(13, 21)
     ]
-    assert load_counts(config, counts).n_rows.sum() == 19
+    found = load_counts(config, counts)
+    assert (found.tables.sum(axis=0) == group_by(codes[:12], weights[:12])).all()
 
 
 def test_count__nights_add_supersede_and_lose_weights(pipeline, tmp_path, workers):
@@ -156,7 +158,7 @@ def test_count__nights_add_supersede_and_lose_weights(pipeline, tmp_path, worker
         make_schema(*SIZES), {"sample": "id", "weight": "w"}, store={"path": "new", "folds": 4}
     )
     dataset = ingest.fn(fresh, "")
-    anew = PairCounts.load(Store(fresh.resolve("new")).locate(count.fn(fresh, dataset)) / "pairs")
+    anew = load_counts(fresh, count.fn(fresh, dataset))
     assert (anew.tables == lost.tables).all()
     assert anew.weights == lost.weights
 
@@ -171,7 +173,7 @@ def test_count__large_weights(pipeline, tmp_path, workers):
     # each may be kept, and their sum may not
     many = np.tile(codes, (30, 1))
     write_weighted(tmp_path / "data" / "a.csv", many, np.full(len(many), 9e9))
-    with pytest.raises(PmfError, match="not below 2\\*\\*63"):
+    with pytest.raises(PmfError, match="weight"):
         count_all(config, workers)
 
 
@@ -179,15 +181,13 @@ def test_weights_that_do_not_go(pipeline, tmp_path, workers):
     codes, weights = draw(20, 7)
     config = pipeline(make_schema(*SIZES), {"weight": "v1"})
     write_weighted(tmp_path / "data" / "a.csv", codes, weights)
-    with pytest.raises(SchemaError, match="is a variable of the schema as well"):
+    with pytest.raises(SchemaError, match="v1"):
         ingest.fn(config, workers)
 
 
 def fit_weighted(config, workers):
     stages = run_to_model(config, workers)
-    return pmf.JointPMF.load(
-        Store(config.resolve("store")).locate(stages["model"]) / "model"
-    ), stages
+    return load_model(config, stages["model"]), stages
 
 
 EM = {"em": {"max_passes": 30, "pseudo_count": 0.5}, "model": {"rank": 2, "method": "auto"}}
@@ -239,9 +239,7 @@ def test_refine__weights_are_those_of_samples_in_memory(pipeline, tmp_path, work
     write_weighted(tmp_path / "data" / "a.csv", codes, weights)
     config = pipeline(make_schema(*SIZES), {"weight": "w"}, **EM)
     model, stages = fit_weighted(config, workers)
-    stored = StoredSamples.open(
-        Store(config.resolve("store")), stages["dataset"], model.schema, range(4)
-    )
+    stored = StoredSamples.open(store_of(config), stages["dataset"], model.schema, range(4))
     block = stored.read_block()
     n_effective = weights.sum() ** 2 / (weights**2).sum()
     assert stored.n_samples == pytest.approx(round(n_effective))
@@ -257,9 +255,7 @@ def test_refine__weights_are_those_of_samples_in_memory(pipeline, tmp_path, work
     assert any("are worth" in note for note in result.notes)
     assert np.abs(result.model.factors - again.model.factors).max() < 1e-6
     scores = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
-    blocks = list_dataset_blocks(
-        Store(config.resolve("store")), stages["dataset"], config.fold_split.test
-    )
+    blocks = list_dataset_blocks(store_of(config), stages["dataset"], config.fold_split.test)
     tested = DenseBlock(*read_weighted(scale_blocks(blocks), model.schema))
     expected = (tested.weights @ model.log_prob(tested.codes)) / tested.weights.sum()
     found = summary_of(config, scores)
@@ -279,7 +275,7 @@ def test_answers_from_counts_are_weighted(pipeline, tmp_path, workers):
     write_weighted(tmp_path / "data" / "a.csv", codes, weights)
     config = pipeline(make_schema(*SIZES), {"weight": "w"}, **EM)
     dataset = ingest.fn(config, workers)
-    blocks = list_dataset_blocks(Store(config.resolve("store")), dataset, None)
+    blocks = list_dataset_blocks(store_of(config), dataset, None)
     request = TableRequest((0, 2), ((1, (0, 2)),))
     found = count_stored_tables(blocks, make_schema(*SIZES), [request, TableRequest(())])
     units = np.rint(weights * 1e6).astype(np.int64)
@@ -310,10 +306,6 @@ def test_ingest__the_account_has_what_weights_add_up_to(pipeline, tmp_path, work
     account = DatasetAccount.from_json(summary_of(config, ingest.fn(config, workers)))
     assert account.weights.total == pytest.approx(weights.sum())
     assert account.weights.n_effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
-    facts = {"rows": account.to_json() | {"weights": account.weights.to_json()}}
-    shown = io.StringIO()
-    Console(file=shown, width=100).print(make_run_tables(facts | {"model": {}, "scores": {}})[0])
-    assert "effective samples (Kish)" in shown.getvalue()
 
 
 def draw_units(n_rows, n_units, seed):
@@ -344,7 +336,7 @@ def test_ingest__units_are_in_one_fold_each(named, pipeline, tmp_path, workers):
         of_rows = codes[part], weights[part], region[part], school[part]
         write_designed(tmp_path / "data" / f"{name}.csv", *of_rows, ids)
     dataset = ingest.fn(config, workers)
-    blocks = list_dataset_blocks(Store(config.resolve("store")), dataset, None)
+    blocks = list_dataset_blocks(store_of(config), dataset, None)
     folds = {}
     for block in blocks:
         for stratum, unit in read_sampling_units(block).tolist():
@@ -358,7 +350,7 @@ def test_answers_allow_for_units(pipeline, tmp_path, workers):
     codes, weights, region, school = draw_units(600, 40, 14)
     config = pipeline(make_schema(*SIZES), DESIGN, **EM)
     write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
-    blocks = list_dataset_blocks(Store(config.resolve("store")), ingest.fn(config, workers), None)
+    blocks = list_dataset_blocks(store_of(config), ingest.fn(config, workers), None)
     request = TableRequest((0,), ((2, (0, 1, 3)),))
     (found,) = find_sizes(blocks, [request])
     cells = np.where(np.isin(codes[:, 2], (0, 1, 3)), codes[:, 0], -1)
@@ -376,7 +368,7 @@ def test_units__corner_cases(pipeline, tmp_path, workers):
     def find(region, school):
         write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
         dataset = ingest.fn(config, workers)
-        blocks = list_dataset_blocks(Store(config.resolve("store")), dataset, None)
+        blocks = list_dataset_blocks(store_of(config), dataset, None)
         return find_sizes(blocks, [request]), summary_of(config, dataset)
 
     one = np.zeros(200, int)
@@ -396,8 +388,8 @@ def test_units__corner_cases(pipeline, tmp_path, workers):
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"psu": "school"}, "psu = 'school' needs weight"),
-        ({"weight": "w", "stratum": "region"}, "stratum = 'region' needs psu"),
+        ({"psu": "school"}, "weight"),
+        ({"weight": "w", "stratum": "region"}, "psu"),
         ({"weight": "w", "replicates": "W_FSTR*"}, "replicates"),
     ],
 )
@@ -412,9 +404,9 @@ def test_erase__weights_and_units_go_with_their_samples(pipeline, tmp_path, work
     names = [f"p{row}" for row in range(300)]
     write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school, names)
     dataset, counts = count_all(config, workers)
-    store, time = Store(config.resolve("store")), now()
+    store = store_of(config)
     stages = {"dataset": dataset, "counts": counts}
-    append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
+    record_night(config, stages)
     erase(config, ["p3", "p7", "p200"])
     last = find_last_run(store, config.name).stages
     kept = np.delete(np.arange(300), [3, 7, 200])

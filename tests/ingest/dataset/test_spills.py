@@ -6,7 +6,6 @@ from pmflib.core.errors import StoreError
 from pmflib.ingest.dataset import spills
 from pmflib.ingest.dataset.identifiers import find_buckets, make_keys, read_identifiers
 from pmflib.ingest.dataset.spills import (
-    FIELDS_FILE,
     INDEX_FILE,
     KEYS_FILE,
     ROWS_FILE,
@@ -77,19 +76,11 @@ def test_spill__rows_of_some_samples(tmp_path, names, monkeypatch):
     assert read == []
 
 
-def test_spill__of_no_rows(tmp_path):
-    (tmp_path / "spill").mkdir()
-    with SpillWriter(tmp_path / "spill", FIELDS, 2):
-        pass
-    spill = Spill(tmp_path / "spill", {})
-    assert spill.read_buckets(1, 2).num_rows == spill.read_keys().size == 0
-
-
 def test_spill__one_that_was_not_closed_is_refused(tmp_path):
     tmp_path.joinpath("spill").mkdir()
     with pytest.raises(KeyError), SpillWriter(tmp_path / "spill", FIELDS, 2):
         raise KeyError
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match="spill"):
         Spill(tmp_path / "spill", {})
 
 
@@ -105,21 +96,12 @@ def test_spill__one_flipped_bit_is_noticed(tmp_path, names, name):
         damaged[position] ^= 1 << int(rng.integers(8))
         file.write_bytes(bytes(damaged))
         spill = Spill(tmp_path / "spill", {})
-        with pytest.raises(StoreError, match="cannot be read"):
+        with pytest.raises(StoreError, match="spill"):
             [spill.read_keys(), spill.read_buckets(0, 4)]
     file.write_bytes(content[:-1])
     spill = Spill(tmp_path / "spill", {})
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match="spill"):
         [spill.read_keys(), spill.read_buckets(0, 4)]
-
-
-@pytest.mark.parametrize("name", [FIELDS_FILE, INDEX_FILE])
-def test_spill__strange_index_is_refused(tmp_path, names, name):
-    write(tmp_path / "spill", names)
-    file = tmp_path / "spill" / name
-    file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(StoreError, match="cannot be read"):
-        Spill(tmp_path / "spill", {}).read_buckets(3, 4)
 
 
 @pytest.mark.usefixtures("small")
@@ -139,13 +121,5 @@ def test_spill__some_buckets_take_their_sections_alone(tmp_path, names, n_bucket
     last = stop == n_buckets
     if not last:
         assert spill.read_buckets(start, stop)["row"].to_pylist() == rows.tolist()
-    with pytest.raises(StoreError, match="a section of its index fails its checksum"):
+    with pytest.raises(StoreError, match="index"):
         spill.read_buckets(n_buckets - 1, n_buckets)
-
-
-def test_spill__of_another_schema_or_bucket(tmp_path, names):
-    write(tmp_path / "spill", names)
-    with pytest.raises(StoreError, match=r"has \{'schema': None\}, expected"):
-        Spill(tmp_path / "spill", {"schema": "abc"})
-    with pytest.raises(StoreError, match=r"buckets 4 to 4 are outside \[0, 4\)"):
-        Spill(tmp_path / "spill", {}).read_buckets(4, 5)

@@ -114,6 +114,6 @@ def test_erase_samples__from_a_bucket_in_use(bucket, tmp_path):
     pipeline = move(Pipeline(tmp_path / "there", "long"), f"s3://{bucket}/store")
     run_nights(pipeline)
     pipeline.store.objects.put(f"leases/{'a' * 32}-{'b' * 8}", b"{}")
-    with pytest.raises(StoreError, match="is in use"):
+    with pytest.raises(StoreError, match="use"):
         erase(pipeline.config, GONE)
     assert read_erasures(pipeline.store) is None

@@ -33,14 +33,6 @@ def test_find__an_identifier_is_no_part_of_a_longer_word(line, is_found):
     assert bool(Names(("7", "u.*", "Jane Doe")).find([line])) is is_found
 
 
-def test_find__many_identifiers_take_several_passes(monkeypatch):
-    names = Names(tuple(f"u{n:05}" for n in range(1000)))
-    lines = [f"row of u{n:05}" for n in range(0, 2000, 100)]
-    assert names.find(lines) == list(range(10))
-    monkeypatch.setattr(mentions, "NAMES_AT_ONCE", 7)
-    assert names.find(lines) == list(range(10))
-
-
 def test_find_in_export__searches_pages_and_tables_with_their_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(mentions, "ROWS_AT_ONCE", 2)
     name = "a&b"

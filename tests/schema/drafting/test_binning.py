@@ -32,7 +32,3 @@ def test_make_bins__zero_inside_has_a_bin_that_no_other_whole_number_enters():
     assert found.edges[position + 1] == 1.0
     assert found.alone == (0.0,)
     assert 5 <= len(found.labels) <= 8
-
-
-def test_make_bins__two_numbers():
-    assert make([1] * 9 + [2], 8)[2].edges == (2.0,)

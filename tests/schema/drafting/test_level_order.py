@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.schema.drafting.level_order import find_level_order, natural_key, read_interval
+from pmflib.schema.drafting.level_order import find_level_order, natural_key
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,3 @@ def test_find_level_order__open_intervals_alone_have_an_order_and_no_values(leve
     found = find_level_order(levels[::-1])
     assert found.levels == tuple(levels)
     assert found.values is None
-    assert "open intervals in order" in found.reason
-
-
-@pytest.mark.parametrize(
-    ("text", "ends"),
-    [("3", (3, 3)), ("[10, 20)", (10, 20)), ("1k-2k", (1000, 2000)), ("10-20k", (10000, 20000)),
-     ("9-5", None), ("a-b", None), ("", None)],
-)  # fmt: skip
-def test_read_interval__ends(text, ends):
-    assert read_interval(text) == ends

@@ -32,12 +32,3 @@ def test_read__content_of_the_tag_alone():
     assert known.read("runs/p/1") is None
     known.note("runs/p/1")
     assert known.read("runs/p/1") is None
-
-
-def test_take_current__what_was_asked_for():
-    known = Listing({"runs/p/1": "1", "runs/p/2": "1", "runs/p/3": "3"})
-    known.contents |= {f"runs/p/{n}": (b"", "1") for n in (1, 2, 3)}
-    for name in known.tags:
-        if name != "runs/p/1":
-            known.read(name)
-    assert list(known.take_current()) == ["runs/p/2"]
