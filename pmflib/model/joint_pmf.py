@@ -49,12 +49,13 @@ class JointPMF(Mixture):
     origin
         How the model was fitted, as plain JSON types.
     trait_model
-        Model of continuous traits of which the states are quadrature points: see `pmflib.fit_traits`. Methods that
-        predict cells of a row (`predict_proba`, `predict`, `expected_value`, `complete`, held-out scores) then fold the
-        row in, that is, use its trait posterior: the traits of a person with a hundred ratings are known more precisely
-        than to the nearest grid point. Methods for whole rows or arbitrary events (`log_prob`, `posterior`, `marginal`,
-        `condition`, `sample`, questions) use the states: they define a joint distribution, so all answers are
-        consistent and sum to 1, unlike approximate integrals over traits. None for a model without traits.
+        Model of continuous traits that the states discretise: see `pmflib.fit_traits`. Unless the states are quadrature
+        points, methods that predict cells of a row (`predict_proba`, `predict`, `expected_value`, `complete`, held-out
+        scores) fold the row in, that is, use the posterior of its traits: a hundred ratings determine the traits of a
+        person more precisely than the nearest state does. Methods for whole rows or arbitrary events (`log_prob`,
+        `posterior`, `marginal`, `condition`, `sample`, questions) use the states: they define a joint distribution, so
+        all answers are consistent and sum to 1, unlike approximate integrals over traits. None for a model without
+        traits.
 
     Raises
     ------

@@ -209,7 +209,7 @@ def _find_range(bound: BoundQuestion) -> tuple[float, float]:
 def _find_ratio_errors(
     draws: FloatArray, numbers: FloatArray, tails: Sequence[float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Compute the standard error and interval of an odds ratio from draws, (n_draws, 1, 1), of its logarithm."""
+    """Compute standard error (from the spread of its logarithm) and interval of an odds ratio from its draws."""
     known = draws[~np.isnan(draws).any(axis=(1, 2))]
     if not len(known):
         return np.full(numbers.shape, np.nan), np.full((*numbers.shape, 2), np.nan)
