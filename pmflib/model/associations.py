@@ -1,4 +1,4 @@
-"""Which variables go together: mutual information and Cramér's V of all pairs under a model."""
+"""Associations between variables: mutual information and Cramér's V of all pairs under a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pmflib.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class Associations:
-    """How far each pair of variables is from independence, under a model.
+    """Strength of association of each pair of variables, under a model.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Associations:
     mutual_information
         float64 of shape (n_variables, n_variables), symmetric, nats, at least 0; 0 on the diagonal.
     cramers_v
-        float64 of the same shape, in [0, 1]: 0 is independence, 1 where the one variable follows from the other.
+        float64 of the same shape, in [0, 1]: 0 for independence, 1 if one variable determines the other.
 
     References
     ----------
@@ -35,15 +35,15 @@ class Associations:
     cramers_v: FloatArray
 
     def rank_pairs(self, most: int, support: IntArray | None = None) -> list[tuple[int, int]]:
-        """Places of the pairs with the most mutual information, the largest first.
+        """Return the positions of the pairs with the most mutual information, in descending order.
 
         Parameters
         ----------
         most
-            Pairs to return, at most; at least 0.
+            Maximum number of pairs to return, at least 0.
         support
-            int64 of shape (n_variables, n_variables): samples that hold both variables; pairs that none holds are left
-            out. None leaves none out.
+            int64 of shape (n_variables, n_variables): number of samples in which both variables are observed; pairs
+            never observed together are left out. If None, all pairs are ranked.
 
         Raises
         ------
@@ -65,14 +65,14 @@ class Associations:
 
 
 def measure_associations(model: Mixture, variables: IntArray | None = None) -> Associations:
-    """Measure how far each pair of variables is from independence, under a model.
+    """Measure the association of each pair of variables, under a model.
 
     Parameters
     ----------
     model
         The model.
     variables
-        int64: positions of the variables whose pairs are measured, rising; None is all.
+        int64: positions of the variables whose pairs are measured, in ascending order; None means all.
 
     Returns
     -------
@@ -80,8 +80,8 @@ def measure_associations(model: Mixture, variables: IntArray | None = None) -> A
 
     Notes
     -----
-    A variable at a time, so that memory is that of the rows of one variable: its cardinality times n_levels. A model
-    with forests has a table of all pairs of levels instead.
+    Variables are processed one at a time, so memory grows with the cardinality of one variable times n_levels. A model
+    with forests needs a table of all pairs of levels instead.
     """
     schema = model.schema
     if variables is not None:
@@ -107,13 +107,13 @@ def measure_associations(model: Mixture, variables: IntArray | None = None) -> A
             ((joint - product) ** 2 / product).sum(axis=0), edges
         )
     information, squares = (np.maximum(each + each.T, 0.0) for each in (information, squares))
-    # a variable of one level goes with nothing
+    # a variable with a single level has no association
     free = np.maximum(np.minimum(sizes[:, None], sizes) - 1, 1)
     return Associations(schema.names, information, np.sqrt(np.minimum(squares / free, 1.0)))
 
 
 def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:
-    """Mutual information of all pairs in the counts themselves, less what chance alone gives.
+    """Compute the mutual information of all pairs from counts, corrected for its bias under independence.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:
 
     Returns
     -------
-    float64 of shape (n_variables, n_variables), symmetric, nats, at least 0; NaN on the diagonal, and where no sample
-    holds both.
+    float64 of shape (n_variables, n_variables), symmetric, nats, at least 0; NaN on the diagonal and for pairs never
+    observed together.
 
     Raises
     ------
@@ -134,8 +134,8 @@ def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:
 
     References
     ----------
-    Miller (1955), "Note on the bias of information estimates", for what chance gives: of n samples, the product of the
-    free levels over 2 n.
+    Miller (1955), "Note on the bias of information estimates", for the bias: the product of the two variables' numbers
+    of free levels, divided by 2 n for n samples.
     """
     if table.shape != (int(offsets[-1]),) * 2:
         raise SchemaError(
@@ -151,7 +151,7 @@ def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:
         by_row = sum_blocks(block, edges, axis=1)
         by_column = block.sum(axis=0)
         n_samples = sum_blocks(by_column, edges)
-        # sums of n log n: of the cells, of either margin, and of all samples
+        # sums of n log n over the cells, over each margin, and for all samples
         cells = sum_blocks(_weigh(block).sum(axis=0), edges)
         rows, columns = _weigh(by_row).sum(axis=0), sum_blocks(_weigh(by_column), edges)
         observed = np.maximum(n_samples, 1.0)
@@ -169,15 +169,15 @@ def _weigh(counts: FloatArray) -> FloatArray:
 
 
 def expect_values(model: Mixture) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Expected values of the ordinal variables given each state, and over all samples.
+    """Compute the expected values of the ordinal variables given each state, and over all samples.
 
     Returns
     -------
     positions
         int64 of shape (n_ordinal,): the variables with values.
     shifts
-        float64 of shape (n_ordinal, rank): expected value given the state less that over all samples, in standard
-        deviations of the variable; 0 where it does not vary.
+        float64 of shape (n_ordinal, rank): expected value given the state minus the overall one, in standard deviations
+        of the variable; 0 if the variable does not vary.
     spreads, means
         float64 of shape (n_ordinal,): those standard deviations, and the expected values over all samples, in the units
         of the values.

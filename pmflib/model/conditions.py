@@ -1,4 +1,4 @@
-"""Conditions: levels that variables are given to have, and what is left of a mixture of those who have them."""
+"""Conditions on the levels of variables, and mixtures conditioned on them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pmflib.schema.variable import MISSING, as_text
 
 LevelSet: TypeAlias = str | int | Collection[str] | Collection[int] | Collection[str | int]
 Given: TypeAlias = Mapping[str | int, LevelSet] | Mapping[str, LevelSet] | Mapping[int, LevelSet]
-"""Variable by name or position, and what it is given to be: a label, a code, or a collection of these."""
+"""Mapping from a variable, by name or position, to a label, a code, or a collection of these."""
 Conditions: TypeAlias = Mapping[int, tuple[int, ...]]
-"""Codes that each variable is given to have one of, by position; in order."""
+"""Mapping from the position of a variable to its allowed codes, in ascending order."""
 
 SHOWN = 6
-"""Levels of a condition that a message names."""
+"""Number of levels of a condition that a message names."""
 
 
 def encode_level(variable: Variable, level: str | int) -> int:
-    """Code of a level of a variable: a label, or a code.
+    """Return the code of a level, given as a label or a code.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def encode_level(variable: Variable, level: str | int) -> int:
 
 
 def find_code(variable: Variable, text: object) -> int:
-    """Code of a text as `Variable.encode_value` gives it; "True", as Python writes it, is also the level "true"."""
+    """Return the code of a text as `Variable.encode_value` does; Python's "True" also matches the level "true"."""
     code = variable.encode_value(text)
     written = as_text(text).strip().casefold()
     if written in ("true", "false") and (code < 0 or variable.levels[code] == variable.other):
@@ -54,7 +54,7 @@ def find_code(variable: Variable, text: object) -> int:
 
 
 def explain_no_level(variable: Variable, level: object) -> str:
-    """Sentence that a variable has no such level: what it may be, or that it was declared missing."""
+    """Return a message that a variable has no such level: the valid levels, or that the value was declared missing."""
     text = as_text(level)
     if isinstance(level, str) and variable.encode_value(text) == MISSING:
         return (
@@ -71,19 +71,19 @@ def explain_no_level(variable: Variable, level: object) -> str:
 
 
 def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[int, ...]]:
-    """Codes that variables are given to have one of, by position.
+    """Encode conditions as allowed codes, by position of the variable.
 
     Parameters
     ----------
     schema
         The schema.
     given
-        Level of each variable, or a collection of levels that it has one of: labels or codes. None is no condition.
+        Level of each variable, or a collection of allowed levels: labels or codes. None means no condition.
 
     Raises
     ------
     SchemaError
-        If given is no mapping, a variable or level is unknown, a variable occurs twice, or a collection is empty.
+        If given is not a mapping, a variable or level is unknown, a variable occurs twice, or a collection is empty.
     """
     if given is not None and not isinstance(given, Mapping):
         raise SchemaError(
@@ -92,7 +92,7 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     conditions: dict[int, tuple[int, ...]] = {}
     for name, levels in (given or {}).items():
         position = schema.position(name)
-        # what is no collection is taken for a level, and refused as such
+        # anything but a collection is treated as a single level, and rejected if it is not one
         single = isinstance(levels, str) or not isinstance(levels, Collection)
         requested: Any = [levels] if single else levels
         codes = {encode_level(schema[position], each) for each in requested}
@@ -111,13 +111,13 @@ def list_few(conditions: Conditions) -> Iterator[tuple[int, ...]]:
 
 
 def find_unseen(table: IntArray, offsets: IntArray, conditions: Conditions) -> tuple[int, ...]:
-    """Find conditions that no row of the data meets together, by counts of pairs.
+    """Find conditions that no row of the data satisfies jointly, from the counts of pairs.
 
     Parameters
     ----------
     table
-        int64 of shape (n_levels, n_levels), symmetric: co-occurrence counts of all levels, each level with itself on
-        the diagonal.
+        int64 of shape (n_levels, n_levels), symmetric: co-occurrence counts of all levels, with the count of each level
+        on the diagonal.
     offsets
         int64 of shape (n_variables + 1,): first row of each variable.
     conditions
@@ -125,7 +125,7 @@ def find_unseen(table: IntArray, offsets: IntArray, conditions: Conditions) -> t
 
     Returns
     -------
-    Places of one variable or two; empty where each pair was seen, which says nothing of three.
+    Positions of one variable or two; empty if every pair occurs, which does not imply that triples do.
     """
     for positions in list_few(conditions):
         if not count_meeting(table, offsets, conditions, positions):
@@ -136,7 +136,7 @@ def find_unseen(table: IntArray, offsets: IntArray, conditions: Conditions) -> t
 def count_meeting(
     table: IntArray, offsets: IntArray, conditions: Conditions, positions: Sequence[int]
 ) -> int:
-    """Count the rows that meet one condition or two; see `find_unseen`."""
+    """Count the rows that satisfy one condition or two; see `find_unseen`."""
     rows = [int(offsets[position]) + np.array(conditions[position]) for position in positions]
     if len(rows) == 1:
         return int(table[rows[0], rows[0]].sum())
@@ -146,7 +146,7 @@ def count_meeting(
 def describe_conditions(
     schema: Schema, conditions: Conditions, positions: Sequence[int] | None = None
 ) -> str:
-    """Conditions in words: ``A=5 and C in {x, y}``; those of some positions, or all."""
+    """Format conditions as text, ``A=5 and C in {x, y}``, for some positions or all."""
     said = []
     for position in conditions if positions is None else positions:
         variable, codes = schema[position], conditions[position]
@@ -162,7 +162,7 @@ def describe_conditions(
 def find_able_states(
     prior: FloatArray, factors: FloatArray, offsets: IntArray, conditions: Conditions
 ) -> BoolArray:
-    """Find the states with mass in which each of some conditions can be met.
+    """Find the states of nonzero probability in which every condition can be satisfied.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def find_able_states(
     offsets
         int64 of shape (n_variables + 1,): first row of each variable.
     conditions
-        Codes that each variable is given to have one of, by position.
+        Allowed codes of each variable, by position.
 
     Returns
     -------
@@ -195,8 +195,8 @@ def condition_states(
 
     Returns
     -------
-    Prior and factors given the conditions, and the log-probability of the conditions, nats; -inf, with prior and
-    factors as they were, where nobody can meet them.
+    Prior and factors given the conditions, and the log-probability of the conditions, nats. If the conditions are
+    impossible, it is -inf and prior and factors are unchanged.
     """
     unchanged, factors = factors, factors.copy()
     masses = np.empty((len(conditions), prior.size))
@@ -208,7 +208,7 @@ def condition_states(
             mass[:] = 1.0
             continue
         mass[:] = block[list(codes)].sum(axis=0)
-        # a state without mass there has none of the prior either
+        # a state in which these levels have no mass has prior 0, too
         block[:] = np.where(mass > FLOOR, block * kept / np.maximum(mass, FLOOR), kept / kept.sum())
         block /= block.sum(axis=0)
     log_prior, log_masses = take_logs(prior, masses)

@@ -1,4 +1,4 @@
-"""Figures of a model: states, associations, a variable's PMF, traits of people, forests."""
+"""Figures of a model: states, associations, the PMF of a variable, trait scores, forests."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from pmflib.model.traits.level_scores import read_values
 from pmflib.schema import Schema
 
 MOST_STATE_ROWS = 36
-"""Levels that the figure of the states shows, at most."""
+"""Maximum number of levels in the figure of the states."""
 MOST_POINTS = 5000
-"""People that are drawn, at most: the first ones."""
+"""Maximum number of people drawn: the first ones."""
 LEAST_SHARE = 0.2
-"""Share of the samples from which on an edge is drawn by default."""
+"""Default minimum share of the samples for an edge to be drawn."""
 
 
 def plot_states(
@@ -50,26 +50,25 @@ def plot_states(
     descriptions: Sequence[StateDescription] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw what distinguishes the latent states: a row per level, a column per state, the largest first.
+    """Draw the distinguishing levels of the latent states: a row per level, a column per state, the largest first.
 
     Parameters
     ----------
     model
         The model.
     per_state
-        Levels to take of each state, at least 1; None takes as many as a page has room for.
+        Number of levels per state, at least 1; None shows as many as fit on a page.
     level_counts
         As for `pmflib.model.state_descriptions.describe_states`.
     descriptions
-        What that function gave, where it is known already.
+        Output of that function, if already computed.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates them.
 
     Returns
     -------
-    The Axes; states are numbered as in the model. Numbers in cells are probabilities given the state,
-    in per cent; colours say how many times as probable as over all samples (one from 1.2 times on, one from 2, one from
-    4), or as many times less.
+    The Axes; states are numbered as in the model. Cells show the probability given the state, in per cent; colours
+    show its ratio to the overall probability, with steps at 1.2, 2 and 4 and at their inverses.
 
     Raises
     ------
@@ -83,7 +82,7 @@ def plot_states(
         descriptions = describe_states(model, most=requested, level_counts=level_counts)
     rows: dict[tuple[str, str], int] = {}
     for described in descriptions:
-        # a state that lacks what others have is distinguished by what it has less often
+        # a state without frequent levels is distinguished by its rare ones
         for each in (described.frequent or described.rare)[:requested]:
             variable = model.schema[each.variable]
             row = model.schema.rows_of(each.variable).start + variable.levels.index(each.level)
@@ -114,7 +113,7 @@ def plot_states(
 
 
 class Intervals(Protocol):
-    """Intervals of an array of parameters, NaN where there is none."""
+    """Confidence intervals of an array of parameters, NaN if undefined."""
 
     @property
     def lower(self) -> FloatArray:
@@ -132,29 +131,29 @@ def plot_profiles(
     variables: Sequence[str | int] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the profiles of the latent states: how probable each level is in each, with intervals where they are given.
+    """Draw the profiles of the latent states: the probability of each level given the state, with optional intervals.
 
     Parameters
     ----------
     model
         The model.
     errors
-        Intervals by name of the array, of which ``["factors"]``, of shape (n_levels, rank), is drawn:
-        `pmflib.standard_errors` has them; None draws none.
+        Intervals by name of the array, as returned by `pmflib.standard_errors`; ``["factors"]``, of shape
+        (n_levels, rank), is drawn. None draws no intervals.
     variables
-        Names or positions of those to draw; None takes the first ones that a page has room for.
+        Names or positions of the variables to draw; None draws the first ones that fit on a page.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates them.
 
     Returns
     -------
-    The Axes: a row per level, of variables of two levels for the second alone, and a mark per state, the largest
-    ``len(GROUPS)`` of them.
+    The Axes: a row per level (only the second level of a binary variable), and a mark for each of the largest
+    ``len(GROUPS)`` states.
 
     Raises
     ------
     PmfError
-        If matplotlib is not installed, or errors are those of another model.
+        If matplotlib is not installed, or errors belong to another model.
     SchemaError
         If a variable is unknown.
     """
@@ -184,14 +183,14 @@ def plot_side_by_side(
     variables: Sequence[str | int] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the profile of one latent state under several models of one schema, such as those of groups.
+    """Draw the profile of one latent state under several models of the same schema, such as one model per group.
 
     Parameters
     ----------
     models
-        Models by name, whose states have the same numbers; the first ``len(GROUPS)`` are drawn.
+        Models by name, with the same numbering of states; the first ``len(GROUPS)`` are drawn.
     state
-        The state.
+        Position of the state.
     variables, ax
         As for `plot_profiles`.
 
@@ -227,7 +226,7 @@ def _draw_profiles(
     variables: Sequence[str | int] | None,
     ax: Axes | None,
 ) -> Axes:
-    """Draw columns of probabilities of all levels, (n_levels, n_columns), as marks; of two levels the second alone."""
+    """Draw probabilities of levels, (n_levels, n_columns), as marks; only the second level of a binary variable."""
     if variables is None:
         sizes = [each.cardinality if each.cardinality > 2 else 1 for each in schema]
         variables = range(max(1, int((np.cumsum(sizes) <= MOST_STATE_ROWS).sum())))
@@ -265,18 +264,18 @@ def plot_associations(
     support: IntArray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the pairs of variables with the most mutual information, the largest on top.
+    """Draw the pairs of variables with the most mutual information, the largest at the top.
 
     Parameters
     ----------
     model
-        The model, or the associations that were measured under it.
+        The model, or associations measured under it.
     most
-        Pairs to draw, at most; at least 1.
+        Maximum number of pairs to draw, at least 1.
     support
-        Samples that hold each pair, as for `Associations.rank_pairs`.
+        Number of samples in which each pair is observed, as for `Associations.rank_pairs`.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates them.
 
     Returns
     -------
@@ -307,7 +306,7 @@ def plot_marginal(
     given: Given | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the PMF of a variable; with a condition, next to the one without.
+    """Draw the PMF of a variable; given a condition, the conditional PMF next to the marginal one.
 
     Parameters
     ----------
@@ -318,11 +317,11 @@ def plot_marginal(
     given
         Levels of other variables, as for `JointPMF.marginal`.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates them.
 
     Returns
     -------
-    The Axes: a bar per level, per cent.
+    The Axes: a bar per level, in per cent.
 
     Raises
     ------
@@ -363,27 +362,27 @@ def plot_traits(
     trait: int = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw scores of people on a trait, with standard errors, against the mean value of their answers.
+    """Draw people's scores on a trait, with standard errors, against the mean value of their answers.
 
-    The first trait is close to that mean where people answer much, and is drawn toward the mean of all where they
-    answer little: the errors say how far it can be trusted. Other traits have less to do with it.
+    The first trait is close to that mean for people with many answers, and shrinks toward the overall mean for people
+    with few; the standard errors show its precision. Other traits are less related to the mean.
 
     Parameters
     ----------
     schema
         The variables.
     codes
-        Shape (n_rows, n_variables), -1 missing: what the people answered.
+        Shape (n_rows, n_variables), -1 missing: the people's answers.
     scores, errors
         float64 of shape (n_rows, n_traits): see `JointPMF.traits`.
     trait
-        Place of the trait, from 0.
+        Position of the trait, from 0.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates them.
 
     Returns
     -------
-    The axes. A point per person with an answer to a variable with values; of many people, the first ones.
+    The Axes: a point for each of the first ``MOST_POINTS`` people with an answer to a variable that has values.
 
     Raises
     ------
@@ -429,23 +428,23 @@ def plot_forest(
     least_share: float = LEAST_SHARE,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the edges between variables: a tree from left to right below each other, wide lines where most samples are.
+    """Draw the edges between variables: trees from left to right, one below another, with line widths by sample share.
 
     Parameters
     ----------
     names
-        Variables, in order.
+        Names of the variables, in order.
     edges
-        Those that `JointPMF.edges` gives them: names of both variables, and the share of the samples in such states.
+        Output of `JointPMF.edges`: names of both variables, and the share of the samples in states with that edge.
     least_share
-        Edges of states with a smaller share of all samples are left out; in [0, 1].
+        Minimum share of the samples for an edge to be drawn, in [0, 1].
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates them.
 
     Returns
     -------
-    The Axes. Variables without such an edge are left out. Where states have different forests, edges that would close a
-    circle are drawn dotted.
+    The Axes. Variables without such an edge are left out. If states have different forests, edges that would close a
+    cycle are dotted.
 
     Raises
     ------
@@ -486,7 +485,7 @@ def plot_forest(
 def _lay_out(
     edges: list[tuple[int, int, float]], n_variables: int
 ) -> tuple[FloatArray, set[tuple[int, int]]]:
-    """Places of variables, (n_variables, 2), -1 where there is none, and the edges that their tree has."""
+    """Compute coordinates of the variables, (n_variables, 2), -1 if not drawn, and return them with the tree edges."""
     near: dict[int, list[int]] = {}
     groups: IntArray = np.arange(n_variables)
     inner: set[tuple[int, int]] = set()
@@ -498,7 +497,7 @@ def _lay_out(
             near.setdefault(second, []).append(first)
     positions = np.full((n_variables, 2), -1.0)
     row = 0
-    # a tree starts from the variable with the most edges
+    # the root of a tree is the variable with the most edges
     for root in sorted(near, key=lambda each: (-len(near[each]), each)):
         if positions[root, 0] >= 0:
             continue

@@ -1,4 +1,4 @@
-"""Missing cells drawn from a model: each row's together, by numbers that depend on the row alone."""
+"""Imputation by draws from a model: joint draws per row, from random numbers that depend only on the row."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pmflib.core.hashing import HashArray, mix_hashes
 from pmflib.model.mixture import Mixture
 
 BATCH_NUMBERS = 1 << 22
-"""Posteriors and cells that are held at a time: 32 MiB."""
+"""Number of posteriors and cells in memory at a time: 32 MiB."""
 
 
 def seed_rows(keys: IntArray | HashArray, seed: int, draw: int = 0) -> HashArray:
-    """Make a seed of every row for one draw, so that what is drawn does not depend on who draws, or in which order.
+    """Compute a seed for each row and draw, so that draws depend neither on the order of rows nor on the worker.
 
     Parameters
     ----------
     keys
-        Integers of shape (n_rows,): what distinguishes rows, such as their positions, or hashes of their identifiers.
+        Integers of shape (n_rows,) that identify the rows, such as positions or hashes of identifiers.
     seed
         Integer in [0, 2**64).
     draw
-        Number of the draw, at least 0: others are independent of it.
+        Number of the draw, at least 0; draws with different numbers are independent.
 
     Returns
     -------
@@ -38,9 +38,9 @@ def draw_uniforms(seeds: HashArray, stream: int) -> FloatArray:
     Parameters
     ----------
     seeds
-        As `seed_rows` makes them.
+        As returned by `seed_rows`.
     stream
-        Which number of the row, at least 0.
+        Index of the number within the row, at least 0.
 
     Returns
     -------
@@ -50,25 +50,25 @@ def draw_uniforms(seeds: HashArray, stream: int) -> FloatArray:
 
 
 def draw_gaps(model: Mixture, codes: IntArray, gaps: BoolArray, seeds: HashArray) -> IntArray:
-    """Fill missing cells by a draw from their posterior given what is observed of their row.
+    """Fill missing cells with a draw from their posterior given the observed cells of the row.
 
-    The latent state of a row is drawn first, then cell after cell given the state and, where a model has forests, what
-    is known of the row by then: the cells of a row depend on each other as the model says.
+    The latent state of a row is drawn first, then one cell after another given the state and, in a model with forests,
+    the cells observed or already drawn, so that the cells of a row have the dependence of the model.
 
     Parameters
     ----------
     model
-        The model; of one with traits its states.
+        The model; for a model with traits, its states are used.
     codes
         Valid codes of shape (n_rows, n_variables), -1 missing.
     gaps
-        Which cells are to be filled, of that shape; all of them are missing.
+        bool of that shape: the cells to fill, all of which are missing.
     seeds
-        Seeds of the rows as `seed_rows` makes them. Streams 0 to n_variables are used up.
+        Seeds of the rows as returned by `seed_rows`. Streams 0 to n_variables are consumed.
 
     Returns
     -------
-    The codes with these cells filled.
+    The codes with these cells filled in.
 
     References
     ----------
@@ -85,14 +85,14 @@ def draw_gaps(model: Mixture, codes: IntArray, gaps: BoolArray, seeds: HashArray
         for position in np.flatnonzero(missing.any(axis=0)).tolist():
             cells = np.flatnonzero(missing[:, position])
             chances = model.predict_in_states(batch[cells], states[cells], position)
-            # later cells of a row may depend on what is drawn here
+            # later cells of a row may depend on this draw
             batch[cells, position] = _draw_codes(chances, draw_uniforms(own[cells], 1 + position))
         filled[mine] = batch
     return filled
 
 
 def _draw_codes(probabilities: FloatArray, uniforms: FloatArray) -> IntArray:
-    """Code of each row of probabilities at a uniform number, int64 of shape (n_rows,)."""
+    """Draw a code from each row of probabilities by inversion of a uniform number; int64 of shape (n_rows,)."""
     ends = np.cumsum(probabilities, axis=1)
     reached = uniforms * ends[:, -1]
     codes: IntArray = (ends[:, :-1] <= reached[:, None]).sum(axis=1)

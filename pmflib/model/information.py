@@ -1,4 +1,4 @@
-"""The information that samples have of a model's PMFs, block by block: scores, their products, second derivatives."""
+"""Fisher information of samples about a model's PMFs, block by block: scores, their products, second derivatives."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pmflib.model.forests.statistics import TreeParameters, TreePasses
 from pmflib.solvers.numeric.information import OPENED, PMFInformation
 
 BATCH_SCORES = 1 << 21
-"""Scores of rows in memory at a time."""
+"""Number of scores in memory at a time."""
 
 
 def list_pmfs(parameters: TreeParameters) -> tuple[FloatArray, IntArray]:
-    """Lay out a model as PMFs: the prior, then the tables of all states, which without edges are the factors.
+    """List the PMFs of a model: the prior, then the tables of all states (the factors, in a model without edges).
 
     Returns
     -------
-    Entries (n_entries,), opened where they are below ``OPENED``, and the first entry of each PMF.
+    Entries (n_entries,), raised to ``OPENED`` if smaller, and the first entry of each PMF.
     """
     prior, forest, tables = parameters
     starts = np.concatenate([[0], prior.size + forest.rows])
@@ -31,19 +31,20 @@ def list_pmfs(parameters: TreeParameters) -> tuple[FloatArray, IntArray]:
 
 
 def sum_information(blocks: Iterable[Block], parameters: TreeParameters) -> PMFInformation:
-    """Add up the information of some blocks of samples.
+    """Sum the information of some blocks of samples.
 
     Parameters
     ----------
     blocks
-        Valid samples, whose rows may have weights; what is missing is summed out.
+        Valid samples, whose rows may have weights; missing cells are summed out.
     parameters
         The model, laid out by `list_pmfs`.
 
     Returns
     -------
-    Their information. Second derivatives are known without edges, where an entry is in a row's probability through its
-    own state alone; with edges, missing cells would need the posteriors of pairs of tables.
+    Their information. Second derivatives are computed only for models without edges, in which an entry affects the
+    probability of a row only through its own state; with edges, missing cells would need the posteriors of pairs of
+    tables.
     """
     forest, size = parameters.forest, list_pmfs(parameters)[0].size
     outer, gradient, mass = np.zeros((size, size)), np.zeros(size), np.zeros(size)
@@ -60,18 +61,18 @@ def sum_information(blocks: Iterable[Block], parameters: TreeParameters) -> PMFI
 
 @dataclass(frozen=True, eq=False)
 class RowScores:
-    """Scores of some rows with anything observed.
+    """Scores of rows with at least one observed cell.
 
     Parameters
     ----------
     codes
         (n_rows, n_variables), -1 missing.
     weights
-        float64 (n_rows,): samples that a row stands for.
+        float64 (n_rows,): number of samples that a row represents.
     masses
-        float64 (n_rows, n_entries): posteriors of the entries of `list_pmfs`, of the states first.
+        float64 (n_rows, n_entries): posteriors of the entries of `list_pmfs`, those of the states first.
     scores
-        float64 of that shape: derivatives of a row's log-probability by the entries.
+        float64 of that shape: derivatives of a row's log-probability with respect to the entries.
     """
 
     codes: IntArray
@@ -81,7 +82,7 @@ class RowScores:
 
 
 def iterate_scores(blocks: Iterable[Block], parameters: TreeParameters) -> Iterator[RowScores]:
-    """Scores of the rows of some blocks of valid samples, so many at a time that they are `BATCH_SCORES` at most."""
+    """Yield the scores of the rows of blocks of valid samples, in batches of at most `BATCH_SCORES` values."""
     rank, forest = parameters.prior.size, parameters.forest
     entries, _ = list_pmfs(parameters)
     opened = TreeParameters(entries[:rank], forest, entries[rank:])
@@ -98,7 +99,7 @@ def iterate_scores(blocks: Iterable[Block], parameters: TreeParameters) -> Itera
 
 
 def merge_information(parts: Sequence[PMFInformation]) -> PMFInformation:
-    """Sum of the information of parts of the samples, at least one, in the order given."""
+    """Sum the information of one or more parts of the samples, in the order given."""
     crossed = [part.crossed for part in parts if part.crossed is not None]
     return PMFInformation(
         outer=np.sum([part.outer for part in parts], axis=0),
@@ -109,12 +110,12 @@ def merge_information(parts: Sequence[PMFInformation]) -> PMFInformation:
 
 
 def find_factor_slopes(parameters: TreeParameters) -> FloatArray:
-    """Derivatives of the factors by the entries of `list_pmfs`.
+    """Compute the derivatives of the factors with respect to the entries of `list_pmfs`.
 
     Returns
     -------
-    float64 of shape (n_levels * rank, n_entries), the factors in their order in memory: what a table moves, it moves in
-    all variables below it.
+    float64 of shape (n_levels * rank, n_entries), with the factors in memory order; a table affects the factors of all
+    variables below it in the tree.
     """
     rank, forest = parameters.prior.size, parameters.forest
     offsets, factors = forest.offsets, forest.find_marginals(parameters.tables)
@@ -140,10 +141,10 @@ def find_factor_slopes(parameters: TreeParameters) -> FloatArray:
 
 
 def _list_masses(codes: IntArray, plain: TreeParameters) -> FloatArray:
-    """Posterior of the states of each row, and for each of them the levels that it holds: (n_rows, n_entries)."""
+    """Compute each row's posteriors of the states, and of its observed levels in each state: (n_rows, n_entries)."""
     rank, offsets = plain.prior.size, plain.forest.offsets
     factors = plain.tables.reshape(rank, -1).T
-    # products of so few entries need no compiled code, which takes longer to load than an answer to be found
+    # with so few entries, loading compiled code would take longer than computing the answer
     held = _mark_levels(codes, offsets)
     logs = held @ np.log(factors) + np.log(plain.prior)
     posteriors = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -153,7 +154,7 @@ def _list_masses(codes: IntArray, plain: TreeParameters) -> FloatArray:
 
 
 def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
-    """1 for each level that a row holds, else 0: (n_rows, n_levels)."""
+    """Return an indicator matrix of the observed levels: (n_rows, n_levels), 1 if the row has the level, else 0."""
     held = np.zeros((len(codes), int(offsets[-1])))
     rows, variables = np.nonzero(codes >= 0)
     held[rows, offsets[variables] + codes[rows, variables]] = 1.0
@@ -161,7 +162,7 @@ def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
 
 
 def _add_crossed(rows: RowScores, parameters: TreeParameters, crossed: FloatArray) -> None:
-    """Add second derivatives: of two PMFs of one state, or of one and the prior; a PMF alone has none."""
+    """Add the second derivatives for two PMFs of one state, or for a PMF and the prior; within one PMF they are 0."""
     entries, _ = list_pmfs(parameters)
     rank, offsets = parameters.prior.size, parameters.forest.offsets
     n_levels, held = int(offsets[-1]), _mark_levels(rows.codes, offsets)

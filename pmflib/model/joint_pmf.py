@@ -1,4 +1,4 @@
-"""The fitted joint PMF: predictions, questions, pictures, and itself on disk."""
+"""The fitted joint PMF: predictions, questions, figures, saving and loading."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
 CLASSES: dict[str, type[JointPMF] | str] = {"tree": "pmflib.model.forests.tree_pmf:TreePMF"}
-"""Classes of models by attribute ``dependence`` of their Zarr groups; one that is written ``"module:class"`` is
-imported when a model of it is first read, and subclasses register themselves when they are defined."""
+"""Model classes by the attribute ``dependence`` of their Zarr groups; a class given as ``"module:class"`` is imported
+when such a model is first read, and subclasses register themselves on definition."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,39 +47,40 @@ class JointPMF(Mixture):
     schema
         Variables and their levels.
     origin
-        Facts on how the model was fitted, plain JSON types.
+        How the model was fitted, as plain JSON types.
     trait_model
-        Model of continuous traits whose states these are: see `pmflib.fit_traits`. What predicts cells of a row
-        (`predict_proba`, `predict`, `expected_value`, `complete`, held-out scores) then folds the row in, which is
-        exact where the states are a grid: the traits of a person with a hundred ratings are known better than to the
-        nearest state. What asks about all rows or about any event (`log_prob`, `posterior`, `marginal`, `condition`,
-        `sample`, questions) takes the states: they are a joint distribution, so that all answers agree with each other
-        and sum to 1, which approximate integrals over traits would not. None where the model has no traits.
+        Model of continuous traits that the states discretise: see `pmflib.fit_traits`. Unless the states are quadrature
+        points, methods that predict cells of a row (`predict_proba`, `predict`, `expected_value`, `complete`, held-out
+        scores) fold the row in, that is, use the posterior of its traits: a hundred ratings determine the traits of a
+        person more precisely than the nearest state does. Methods for whole rows or arbitrary events (`log_prob`,
+        `posterior`, `marginal`, `condition`, `sample`, questions) use the states: they define a joint distribution, so
+        all answers are consistent and sum to 1, unlike approximate integrals over traits. None for a model without
+        traits.
 
     Raises
     ------
     PmfError
-        If shapes do not agree, something is no probability, or the traits are those of other variables.
+        If shapes do not agree, a value is not a probability, or the traits belong to other variables.
     """
 
     def __init_subclass__(cls, *, dependence: str, **options: Any) -> None:
-        """Register a kind of model by what its Zarr groups say of dependence within states."""
+        """Register a model class by the attribute ``dependence`` of its Zarr groups."""
         super().__init_subclass__(**options)
         CLASSES[dependence] = cls
 
     def __repr__(self) -> str:
-        """Sizes, and the method that fitted it."""
+        """Return the sizes of the model and its fitting method."""
         method = f", method {self.origin['method']!r}" if "method" in self.origin else ""
         return f"JointPMF(rank {self.rank}, {self.schema.n_variables} variables, {self.schema.n_levels} levels{method})"
 
     def summary(self) -> Summary:
-        """Latent states by size with what distinguishes each: text in a terminal, HTML in a notebook."""
+        """Return the latent states by size with their distinguishing levels: text in a terminal, HTML in a notebook."""
         from pmflib.model.state_descriptions import summarise_model
 
         return summarise_model(self)
 
     def predict(self, table: object, variable: str | int) -> IntArray:
-        """Most probable code of a variable in each row (MAP), given the others; the first of equals.
+        """Return the most probable code of a variable in each row (MAP) given the others; the first one if tied.
 
         Returns
         -------
@@ -89,7 +90,7 @@ class JointPMF(Mixture):
         return codes
 
     def expected_value(self, table: object, variable: str | int) -> FloatArray:
-        """Expected value of an ordinal variable in each row, given the others (MMSE).
+        """Return the expected value of an ordinal variable in each row given the others (MMSE).
 
         Returns
         -------
@@ -105,29 +106,29 @@ class JointPMF(Mixture):
         return expected
 
     def complete(self, table: object) -> IntArray:
-        """Fill every missing cell with its most probable code given what its row holds, each on its own.
+        """Fill every missing cell with its most probable code given the observed cells of the row, each separately.
 
         Returns
         -------
         The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
         """
         filled: IntArray = self.schema.encode(table).copy()
-        # a copy, for what is filled is not observed
+        # a copy, because filled cells must not count as observed
         for position, rows, chances in self.predict_gaps(filled.copy()):
             filled[rows, position] = chances.argmax(axis=1)
         return filled
 
     def traits(self, table: object) -> TraitScores:
-        """Scores of each row on the continuous traits of the model, with standard errors.
+        """Return the scores of each row on the continuous traits of the model, with standard errors.
 
         Parameters
         ----------
         table
-            As for `log_prob`; also rows never seen, and rows with nothing observed.
+            As for `log_prob`; new rows, and rows with nothing observed, are allowed.
 
         Returns
         -------
-        Scores and errors, (n_rows, n_traits) each; the first trait explains most.
+        Scores and errors, (n_rows, n_traits) each; the first trait explains the most variance.
 
         Raises
         ------
@@ -141,11 +142,11 @@ class JointPMF(Mixture):
         return self.trait_model.score_traits(self.schema.encode(table))
 
     def edges(self) -> list[tuple[str, str, float]]:
-        """Pairs of variables that hang together within states: none, but for models with forests."""
+        """Return the pairs of variables that are dependent within states; empty unless the model has forests."""
         return []
 
     def summarise_dependence(self) -> dict[str, object]:
-        """What the summary of a fit says of dependence within states, plain JSON types: nothing, but for forests."""
+        """Return the dependence within states for the summary of a fit, JSON types; empty unless it has forests."""
         return {}
 
     def score(
@@ -156,7 +157,7 @@ class JointPMF(Mixture):
         reference: ReferenceScores | None = None,
         probabilities: bool = False,
     ) -> pa.Table:
-        """Score rows: how probable, how unusual, which cell is least expected, what the others say of some variables.
+        """Score rows: log-probability, anomaly score, the least expected cell, and predictions of target variables.
 
         Parameters
         ----------
@@ -165,19 +166,19 @@ class JointPMF(Mixture):
         targets
             Names of variables to predict from the others.
         reference
-            Scores that percentiles refer to, as `pmflib.model.row_scores.ReferenceScores` reads them; by default
+            Reference scores for the percentiles, as loaded by `pmflib.model.row_scores.ReferenceScores`; by default
             those of samples drawn from the model.
         probabilities
-            Whether the probability of every level of a target is requested, too.
+            Whether to return the probability of every level of a target as well.
 
         Returns
         -------
-        Arrow table with the columns of `pmflib.model.score_tables.TableScorer.score`, a row per row.
+        Arrow table with the columns of `pmflib.model.score_tables.TableScorer.score`, one row per input row.
 
         Raises
         ------
         SchemaError
-            If the table does not fit the schema, or a target is no variable.
+            If the table does not fit the schema, or a target is not a variable.
         """
         from pmflib.model.row_scores import ReferenceScores
         from pmflib.model.score_tables import ScoreOptions, TableScorer
@@ -198,19 +199,19 @@ class JointPMF(Mixture):
         level: float = 0.95,
         design: SurveyDesign | None = None,
     ) -> Answer:
-        """Answer a question in words, such as ``P(label=e | odor=f)``: see `pmflib.model.questions.ask`."""
+        """Answer a question given as text, such as ``P(label=e | odor=f)``: see `pmflib.model.questions.ask`."""
         from pmflib.model.questions.answering import ask
 
         return ask(self, question, data, top=top, source=source, level=level, design=design)
 
     def plot_states(self, **options: Any) -> Axes:
-        """Draw what distinguishes the states: see `pmflib.model.figures.plot_states`."""
+        """Draw the distinguishing levels of the states: see `pmflib.model.figures.plot_states`."""
         from pmflib.model.figures import plot_states
 
         return plot_states(self, **options)
 
     def plot_profiles(self, **options: Any) -> Axes:
-        """Draw how probable levels are in each state, with intervals: see `pmflib.model.figures.plot_profiles`."""
+        """Draw the level probabilities of each state, with intervals: see `pmflib.model.figures.plot_profiles`."""
         from pmflib.model.figures import plot_profiles
 
         return plot_profiles(self, **options)
@@ -224,7 +225,7 @@ class JointPMF(Mixture):
         return plot_traits(self.schema, codes, found.scores, found.errors, **options)
 
     def plot_associations(self, **options: Any) -> Axes:
-        """Draw the pairs that go together most: see `pmflib.model.figures.plot_associations`."""
+        """Draw the most strongly associated pairs: see `pmflib.model.figures.plot_associations`."""
         from pmflib.model.figures import plot_associations
 
         return plot_associations(self, **options)
@@ -236,7 +237,7 @@ class JointPMF(Mixture):
         return plot_marginal(self, variable, **options)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as a Zarr group, which `load` reads; the folder must not exist."""
+        """Write the model as a Zarr group that `load` can read; the folder must not exist."""
         own: Arrays = {
             "prior": (self.prior, ("state",)),
             "factors": (self.factors, ("level", "state")),
@@ -253,12 +254,12 @@ class JointPMF(Mixture):
 
     @classmethod
     def load(cls, path: str | Path) -> JointPMF:
-        """Read a model that `save` wrote, with or without forests, from a folder or a store in a bucket by its URL.
+        """Read a model written by `save`, with or without forests, from a folder or the URL of an object store.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else.
+            If the group is missing, damaged, or not a model.
         """
         folder = find_local_path(path)
         _, attributes = read_arrays(folder, [], kind=KIND)
@@ -278,7 +279,7 @@ class JointPMF(Mixture):
     def read_parts(
         cls, folder: Path, schema: Schema, origin: dict[str, Any], attributes: Mapping[str, Any]
     ) -> JointPMF:
-        """Read a model of this class: what `list_parts` of it gave, from a folder, with these attributes."""
+        """Read the parts that `list_parts` describes from a folder, and return a model of this class."""
         arrays, _ = read_arrays(folder, ["prior", "factors"], kind=KIND)
         traits = None
         if "n_traits" in attributes:

@@ -1,4 +1,4 @@
-"""Joint PMFs of some variables as tables, and the least probable observed cell of each row."""
+"""Joint PMFs of selected variables as tables, and the least probable observed cell of each row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pmflib.model.conditions import Given, encode_conditions
 from pmflib.schema import Schema
 
 MAX_MARGINAL_CELLS = 1 << 26
-"""Cells of the largest marginal that is computed."""
+"""Maximum number of cells of a marginal."""
 
 
 def find_positions(
     schema: Schema, variables: Sequence[str | int], given: Given | None, most: int
 ) -> list[int]:
-    """Places of the variables of a marginal, checked.
+    """Validate the variables of a marginal and return their positions.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ def find_positions(
     variables, given
         As for `pmflib.model.joint_pmf.JointPMF.marginal`.
     most
-        Cells that the table may have.
+        Maximum number of cells of the table.
 
     Raises
     ------
     SchemaError
-        If a variable or level is unknown, or occurs twice, or there is no variable.
+        If a variable or level is unknown or occurs twice, or no variable is given.
     MemoryPlanError
         If the table would have more cells.
     """
@@ -57,7 +57,7 @@ def find_positions(
 
 
 def mix_factors(prior: FloatArray, factors: Sequence[FloatArray]) -> FloatArray:
-    """Joint PMF of variables that are independent within each latent state.
+    """Compute the joint PMF of variables that are independent given the latent state.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def mix_factors(prior: FloatArray, factors: Sequence[FloatArray]) -> FloatArray:
 
     Returns
     -------
-    float64 with one axis per variable, of its cardinality.
+    float64 with one axis per variable, whose length is the cardinality.
     """
-    # two halves, so that no table of cells x rank is formed
+    # split in two halves, which avoids a table of cells x rank
     half = len(factors) // 2
     left = _spread(prior[None, :], factors[:half])
     right = _spread(np.ones((1, prior.size)), factors[half:])
@@ -79,14 +79,14 @@ def mix_factors(prior: FloatArray, factors: Sequence[FloatArray]) -> FloatArray:
 
 
 def _spread(table: FloatArray, factors: Sequence[FloatArray]) -> FloatArray:
-    """Products of some factors, a row per combination of their levels, times the table's row."""
+    """Multiply the rows of the table by the products of some factors, one row per combination of their levels."""
     for factor in factors:
         table = (table[:, None, :] * factor[None, :, :]).reshape(-1, table.shape[1])
     return table
 
 
 FindSurprises: TypeAlias = Callable[[IntArray, "RowScores"], None]
-"""Fills, given valid codes of rows, what their scores say of the least probable cell, and the states."""
+"""Function that, given valid codes, fills in the states and the fields on the least probable cell of the scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,25 +96,25 @@ class RowScores:
     Parameters
     ----------
     log_probs
-        float64 of shape (n_rows,): log-probability of what is observed, nats; 0 where nothing is.
+        float64 of shape (n_rows,): log-probability of the observed cells, nats; 0 if nothing is observed.
     posteriors
-        float64 of shape (n_rows, rank); the prior where nothing is observed.
+        float64 of shape (n_rows, rank); the prior if nothing is observed.
     states
-        int32 of shape (n_rows,): most probable latent state, the first of equals.
+        int32 of shape (n_rows,): most probable latent state, the first one if tied.
     n_observed
-        int32 of shape (n_rows,): observed cells.
+        int32 of shape (n_rows,): number of observed cells.
     surprises
-        float64 of shape (n_rows,): how far the log-probability is below the one expected of rows with the same cells
-        observed, in their standard deviations under the model; nan where nothing is observed.
+        float64 of shape (n_rows,): expected log-probability of rows with the same cells observed minus the
+        log-probability of the row, in standard deviations under the model; NaN if nothing is observed.
     variables
-        int32 of shape (n_rows,): variable whose level is the least probable given the others; -1 where nothing is
+        int32 of shape (n_rows,): variable whose level is the least probable given the others; -1 if nothing is
         observed.
     probabilities
-        float64 of shape (n_rows,): that probability; nan where nothing is observed.
+        float64 of shape (n_rows,): that probability; NaN if nothing is observed.
     expected
-        int32 of shape (n_rows,): code of its most probable level given the others; -1 where nothing is observed.
+        int32 of shape (n_rows,): code of its most probable level given the others; -1 if nothing is observed.
     expected_probabilities
-        float64 of shape (n_rows,): probability of that level; nan where nothing is observed.
+        float64 of shape (n_rows,): probability of that level; NaN if nothing is observed.
     """
 
     log_probs: FloatArray
@@ -129,7 +129,7 @@ class RowScores:
 
     @classmethod
     def reserve(cls, n_rows: int, rank: int) -> RowScores:
-        """Room for the scores of some rows."""
+        """Allocate arrays for the scores of some rows."""
 
         def reals() -> FloatArray:
             return np.empty(n_rows)
@@ -150,24 +150,24 @@ class RowScores:
         )
 
     def cut(self, rows: slice) -> RowScores:
-        """The same arrays, some rows of them."""
+        """Return the scores of a slice of the rows, as views."""
         return RowScores(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class SurpriseTables:
-    """Tables of a model that surprises are found by; they are made once.
+    """Precomputed tables of a model for `find_surprises`.
 
     Parameters
     ----------
     offsets
         int64 of shape (n_variables + 1,).
     inverses
-        float64 of shape (n_levels * padded,): inverses of the levels' probabilities, padded and flat.
+        float64 of shape (n_levels * padded,): inverses of the levels' probabilities, padded and flattened.
     safe
-        uint8 of shape (n_levels,): whether none of them is too small to divide by.
+        uint8 of shape (n_levels,): whether all of a level's probabilities are large enough to divide by.
     factors, log_prior, log_factors
-        float64 of shapes (n_levels, rank), (rank,) and (n_levels, rank), probabilities at least as large as the floor.
+        float64 of shapes (n_levels, rank), (rank,) and (n_levels, rank); probabilities are at least the floor.
     """
 
     offsets: IntArray
@@ -181,7 +181,7 @@ class SurpriseTables:
     def make(
         cls, log_prior: FloatArray, log_factors: FloatArray, offsets: IntArray
     ) -> SurpriseTables:
-        """Tables of logarithms, as `pmflib.model.statistics.take_logs` gives them."""
+        """Build the tables from logarithms as returned by `pmflib.model.statistics.take_logs`."""
         from pmflib.kernels.row_surprises import LANES, SAFE
 
         rank = log_prior.size
@@ -209,7 +209,7 @@ def find_surprises(tables: SurpriseTables, codes: IntArray, out: RowScores) -> N
     codes
         Valid codes of shape (n_rows, n_variables), -1 missing.
     out
-        Scores of the rows, whose posteriors are known; filled are states, and what is said of the least probable cell.
+        Scores of the rows with known posteriors; the states and the fields on the least probable cell are filled in.
     """
     from pmflib.kernels.row_surprises import make_find_surprises
 

@@ -1,4 +1,4 @@
-"""Measures of predicted PMFs against the truth: sums that add up over partitions, and standard errors."""
+"""Measures of predicted PMFs against the truth: sums that can be merged over partitions, and standard errors."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 
 @dataclass(frozen=True)
 class TargetSums:
-    """Sums over samples.
+    """Sums over samples for the evaluation of a target.
 
     Parameters
     ----------
     judged, missing
-        Samples whose true level is known, and is not.
+        Numbers of samples whose true level is known, and unknown.
     correct
-        Samples whose most probable level is the true one.
+        Number of samples whose most probable level is the true one.
     losses, squares
-        Sum of the log-losses, nats, and of their squares.
+        Sums of the log-losses, in nats, and of their squares.
     """
 
     judged: int = 0
@@ -34,7 +34,7 @@ class TargetSums:
 
     @staticmethod
     def merge(parts: Sequence[TargetSums]) -> TargetSums:
-        """Sums over several partitions, added in the order given."""
+        """Merge the sums of several partitions, added in the order given."""
         return TargetSums(
             sum(part.judged for part in parts),
             sum(part.missing for part in parts),
@@ -44,7 +44,7 @@ class TargetSums:
         )
 
     def measure(self) -> dict[str, float]:
-        """Accuracy and log-loss (nats) with their standard errors; numbers of samples alone where none is evaluated."""
+        """Return accuracy and log-loss (nats) with standard errors; only sample counts if no sample is evaluated."""
         found: dict[str, float] = {"judged": self.judged, "truth_missing": self.missing}
         if not self.judged:
             return found
@@ -66,9 +66,9 @@ def score_target(pmf: FloatArray, truths: IntArray) -> TargetSums:
     Parameters
     ----------
     pmf
-        float64 of shape (n_rows, cardinality), as `JointPMF.predict_proba` gives it.
+        float64 of shape (n_rows, cardinality), as returned by `JointPMF.predict_proba`.
     truths
-        Codes of the true levels, shape (n_rows,); -1 where not known: such rows are counted, and not evaluated.
+        Codes of the true levels, shape (n_rows,); rows with -1 (unknown) are counted but not evaluated.
     """
     rows = np.flatnonzero(truths >= 0)
     if not rows.size:
@@ -85,7 +85,7 @@ def score_target(pmf: FloatArray, truths: IntArray) -> TargetSums:
 
 
 N_BINS = 10
-"""Bins of the probability of the most probable level, of equal width: what calibration is looked at in."""
+"""Number of equal-width calibration bins, by the probability of the most probable level."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +95,9 @@ class Measure:
     Parameters
     ----------
     value
-        The measure; NaN where the rows do not define it.
+        Value of the measure; NaN if the rows do not define it.
     influences
-        float64 of shape (n_rows,), of mean 0: by how much each row moves the measure, times the number of rows.
+        float64 of shape (n_rows,), of mean 0: influence of each row on the measure, times the number of rows.
     """
 
     value: float
@@ -105,18 +105,18 @@ class Measure:
 
     @property
     def error(self) -> float:
-        """Standard error over rows; NaN of fewer than two."""
+        """Standard error over rows; NaN for fewer than two rows."""
         return _take_error(self.influences)
 
     def less(self, other: Measure) -> tuple[float, float]:
-        """Difference of the same measure of two predictions of the same rows, and its standard error."""
+        """Return the difference from the same measure of other predictions of the same rows, and its standard error."""
         return self.value - other.value, _take_error(self.influences - other.influences)
 
 
 def measure_all(
     pmf: FloatArray, truth: IntArray, weights: FloatArray | None = None
 ) -> dict[str, Measure]:
-    """Measure predictions.
+    """Compute all measures of some predictions.
 
     Parameters
     ----------
@@ -125,34 +125,34 @@ def measure_all(
     truth
         int64 of shape (n_rows,), in [0, cardinality).
     weights
-        float64 of shape (n_rows,), above 0: means and shares are weighted, and errors those of weighted means; None is
-        rows alike.
+        float64 of shape (n_rows,), positive: weights for means, shares and their standard errors; None weights all rows
+        equally.
 
     Returns
     -------
     accuracy
-        Share of rows whose most probable level, the first of equals, is the true one.
+        Share of rows whose most probable level, the first one if tied, is the true one.
     log_loss
-        Mean of minus the log-probability of the true level, nats.
+        Mean negative log-probability of the true level, nats.
     auc
-        Area under the receiver operating characteristic of each level against the others; the mean over levels that
-        some rows hold and others do not.
+        Area under the receiver operating characteristic of each level against the others, averaged over the levels that
+        are true for some rows and not for others.
     brier
         Mean over rows of the sum over levels of squared differences from the truth, in [0, 2].
     calibration_error
-        Expected calibration error: mean over rows of the absolute difference, by bin, of the probability of the most
-        probable level and of how often it is true.
+        Expected calibration error: for each bin, the absolute difference between the mean probability of the most
+        probable level and the share of rows where it is true, averaged over rows.
 
     References
     ----------
-    DeLong, DeLong, Clarke-Pearson (1988) for the errors of areas; Guo et al. (2017), "On calibration of modern neural
-    networks", for the calibration error, whose influences are those with the signs of its bins held fast.
+    DeLong, DeLong, Clarke-Pearson (1988) for the standard errors of areas; Guo et al. (2017), "On calibration of modern
+    neural networks", for the calibration error; its influences treat the sign of each bin's difference as fixed.
     """
     n_rows = len(truth)
     rows = np.arange(n_rows)
     correct = (pmf.argmax(axis=1) == truth).astype(np.float64)
     chances = pmf[rows, truth]
-    # the square of a difference, expanded: no second table of the size of the first
+    # the squared difference is expanded, to avoid a second array of this size
     brier = (pmf**2).sum(axis=1) - 2 * chances + 1
     return {
         "accuracy": _average(correct, weights),
@@ -164,24 +164,25 @@ def measure_all(
 
 
 def count_confusion(pmf: FloatArray, truth: IntArray) -> IntArray:
-    """Confusion matrix: int64 of shape (cardinality, cardinality), rows by true level, columns by predicted one."""
+    """Compute the confusion matrix: int64 (cardinality, cardinality), true levels in rows, predicted in columns."""
     n = pmf.shape[1]
     return np.bincount(truth * n + pmf.argmax(axis=1), minlength=n * n).reshape(n, n)
 
 
 def sum_bins(pmf: FloatArray, truth: IntArray, weights: FloatArray | None = None) -> FloatArray:
-    """Sums for the calibration, by bin of the probability of the most probable level; they add up over rows.
+    """Compute sums for calibration by bin of the probability of the most probable level; sums of parts can be added.
 
     Parameters
     ----------
     pmf, truth
-        As for `measure_all`; there may be no row.
+        As for `measure_all`; may have no rows.
     weights
-        float64 of shape (n_rows,): number of samples that each row counts for; None is one each.
+        float64 of shape (n_rows,): number of samples that each row represents; None means one each.
 
     Returns
     -------
-    float64 of shape (N_BINS, 3): rows, their probabilities of that level, rows where it is true.
+    float64 of shape (N_BINS, 3): number of rows, sum of their probabilities of that level, number of rows where it is
+    true.
     """
     confidence, correct = pmf.max(axis=1), pmf.argmax(axis=1) == truth
     bins = _find_bins(confidence)
@@ -192,12 +193,12 @@ def sum_bins(pmf: FloatArray, truth: IntArray, weights: FloatArray | None = None
 
 
 def describe_bins(sums: FloatArray) -> list[dict[str, float]]:
-    """Calibration, bin by bin, from what `sum_bins` gives; empty bins are left out.
+    """Describe the calibration in each nonempty bin, from the output of `sum_bins`.
 
     Returns
     -------
-    Edges (from, to), number of rows, mean probability, share of rows where that level is true (accuracy), and the
-    standard error of that share, with a pseudo-row each for true and false.
+    For each bin: edges (from, to), number of rows, mean probability, share of rows where that level is true (accuracy),
+    and the standard error of that share, computed with one pseudo-row each for true and false.
     """
     found = []
     for index, (n, confidence, hits) in enumerate(sums.tolist()):
@@ -252,7 +253,7 @@ def _measure_area(pmf: FloatArray, truth: IntArray, weights: FloatArray | None) 
         if not 0 < n_own < n_rows:
             continue
         own, others = ((pmf[mine, level], mass[mine]) for mine in (is_level, ~is_level))
-        # for each row the share of the rows on the other side that it is in the right order with, ties half
+        # for each row, the share of the rows of the other class that it is ranked correctly against; ties count half
         below = _rank_among(*others, own[0])
         above = 1 - _rank_among(*own, others[0])
         area = float(np.average(below, weights=own[1]))
@@ -265,7 +266,7 @@ def _measure_area(pmf: FloatArray, truth: IntArray, weights: FloatArray | None) 
 
 
 def _rank_among(others: FloatArray, weights: FloatArray, values: FloatArray) -> FloatArray:
-    """Share of other values, which have weights, that each value is above, ties counted half."""
+    """Compute the weighted share of other values below each value; ties count half."""
     order = np.argsort(others)
     below = np.concatenate([[0.0], np.cumsum(weights[order])])
     left, right = (np.searchsorted(others[order], values, side=side) for side in _SIDES)

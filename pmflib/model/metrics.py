@@ -1,4 +1,4 @@
-"""Distances of an estimate from the truth: factors up to permutation, tensors, values and labels."""
+"""Distances between an estimate and the truth: factors up to permutation, joint tensors, values and labels."""
 
 from functools import reduce
 from itertools import pairwise
@@ -9,7 +9,7 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import MemoryPlanError, PmfError, RankError, SchemaError
 
 MAX_JOINT_CELLS = 10_000_000
-"""Cells of the largest joint distribution that `relative_error` forms by default."""
+"""Default maximum number of cells of a joint distribution in `relative_error`."""
 
 
 def _check_pair(
@@ -31,7 +31,7 @@ def _check_pair(
 def match_factors(
     prior_a: FloatArray, factors_a: FloatArray, prior_b: FloatArray, factors_b: FloatArray
 ) -> IntArray:
-    """Match the latent states of one model with those of another.
+    """Match the latent states of one model to those of another.
 
     Parameters
     ----------
@@ -42,17 +42,17 @@ def match_factors(
 
     Returns
     -------
-    int64 of shape (rank_a,): ``factors_b[:, match[f]]`` belongs to ``factors_a[:, f]``. Of unequal
-    ranks the smaller is matched; a state of `a` left without a partner has -1.
+    int64 of shape (rank_a,): ``factors_b[:, match[f]]`` matches ``factors_a[:, f]``. If the ranks
+    differ, all states of the smaller model are matched; an unmatched state of `a` has -1.
 
     Raises
     ------
     RankError, SchemaError
-        If shapes do not fit together.
+        If shapes do not agree.
 
     Notes
     -----
-    Minimises the summed squared distance between columns, the prior being one more entry of each.
+    Minimises the summed squared distance between columns, with the prior as an additional entry of each.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def match_factors(
     columns_a, columns_b = np.vstack([prior_a, factors_a]), np.vstack([prior_b, factors_b])
     squares_a, squares_b = np.sum(columns_a**2, axis=0), np.sum(columns_b**2, axis=0)
     cost = squares_a[:, None] + squares_b - 2 * columns_a.T @ columns_b
-    # loaded on first use: SciPy takes longer to load than all of this package
+    # imported on first use: SciPy takes longer to import than the rest of this package
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(cost)
@@ -80,7 +80,7 @@ def _align(
     true_prior: FloatArray,
     true_factors: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Put the estimate's states in the order of the truth's."""
+    """Reorder the states of the estimate to match those of the truth."""
     if estimate_prior.size != true_prior.size:
         raise RankError(
             f"the estimate has rank {estimate_prior.size}, the truth {true_prior.size}; this error "
@@ -97,7 +97,7 @@ def factor_mse(
     true_factors: FloatArray,
     n_variables: int,
 ) -> float:
-    """Squared error of prior and factors, after matching the latent states.
+    """Compute the squared error of prior and factors, after matching the latent states.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def factor_mse(
     estimate_factors, true_factors
         Shape (n_levels, rank).
     n_variables
-        Number of variables that the rows of the factors belong to.
+        Number of variables.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def published_factor_mse(
     true_factors: FloatArray,
     offsets: IntArray,
 ) -> float:
-    """`factor_mse` with the slip of the published Tables I to III, to compare with them only.
+    """Compute `factor_mse` as in the published Tables I to III, including their mistake; only to compare with them.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def published_factor_mse(
 
     Returns
     -------
-    The error, >= 0. It is not 0 for a perfect estimate: the first variable's factor is compared
-    with the true one times the prior.
+    The error, >= 0. It is not 0 for a perfect estimate, because the first variable's factor is
+    compared with the true factor times the prior.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def published_factor_mse(
 
 
 def _spread(factors: FloatArray, offsets: IntArray) -> FloatArray:
-    """Column-wise Kronecker product of the variables' factors, shape (cells, rank)."""
+    """Compute the column-wise Kronecker product of the variables' factors, shape (cells, rank)."""
     blocks = [factors[first:last] for first, last in pairwise(offsets)]
     start = np.ones((1, factors.shape[1]))
     return reduce(
@@ -194,18 +194,18 @@ def relative_error(
     *,
     max_cells: int = MAX_JOINT_CELLS,
 ) -> float:
-    """Distance of two full joint distributions, relative to the norm of the true one.
+    """Compute the distance between two full joint distributions, relative to the norm of the true one.
 
     Parameters
     ----------
     estimate_prior, true_prior
-        Shapes (rank,), which may differ.
+        Shapes (rank,); the ranks may differ.
     estimate_factors, true_factors
         Shapes (n_levels, rank).
     offsets
         int64 of shape (n_variables + 1,).
     max_cells
-        Refuse joint distributions with more cells than this.
+        Maximum number of cells of the joint distribution.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def relative_error(
     Notes
     -----
     Memory is 16 bytes per cell. Published tables divide by the norm of the estimate: swap the two
-    models for that.
+    models to reproduce them.
     """
     _check_pair(estimate_prior, estimate_factors, true_prior, true_factors)
     if offsets[-1] != true_factors.shape[0]:
@@ -254,18 +254,18 @@ def _check_same_shape(predicted: IntArray | FloatArray, actual: IntArray | Float
 
 
 def accuracy(predicted: IntArray, actual: IntArray) -> float:
-    """Share of entries predicted exactly, in [0, 1]; both arrays have one shape."""
+    """Return the share of entries predicted exactly, in [0, 1]; both arrays must have the same shape."""
     _check_same_shape(predicted, actual)
     return float(np.mean(predicted == actual))
 
 
 def rmse(predicted: IntArray | FloatArray, actual: IntArray | FloatArray) -> float:
-    """Root of the mean squared difference, in the units of the values; one shape for both."""
+    """Return the root mean squared error, in the units of the values; both arrays must have the same shape."""
     _check_same_shape(predicted, actual)
     return float(np.sqrt(np.mean(np.subtract(predicted, actual, dtype=np.float64) ** 2)))
 
 
 def mae(predicted: IntArray | FloatArray, actual: IntArray | FloatArray) -> float:
-    """Mean absolute difference, in the units of the values; one shape for both."""
+    """Return the mean absolute error, in the units of the values; both arrays must have the same shape."""
     _check_same_shape(predicted, actual)
     return float(np.mean(np.abs(np.subtract(predicted, actual, dtype=np.float64))))

@@ -1,4 +1,4 @@
-"""A mixture over latent states, and what follows from it: for rows, for events, for samples that are drawn."""
+"""A mixture over latent states: predictions for rows, probabilities of events, sampling."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from pmflib.model.traits.trait_model import TraitModel
 
 BATCH_ROWS = 65_536
-"""Rows worked on at a time, so that memory does not grow with the table."""
+"""Number of rows processed at a time, so that memory does not grow with the table."""
 
 Arrays: TypeAlias = dict[str, tuple[Any, tuple[str, ...]]]
-"""Arrays by name, with the names of their dimensions."""
+"""Mapping from the name of an array to the array and the names of its dimensions."""
 
 Unsupported: TypeAlias = Literal["search"]
-"""What not every model does: the search for the most likely combinations of more variables than can be listed."""
+"""Operations that some models lack: the search for the most likely combinations of too many variables to enumerate."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture(Summarised):
-    """The numbers of a model, and what they say of rows, some of whose cells are observed, and of events.
+    """Parameters of a model, with inference for partially observed rows and for events.
 
-    What asks, describes, draws and scores takes this; `pmflib.model.joint_pmf.JointPMF`, whose parameters and errors
-    are the same, has methods for all of that.
+    Functions for questions, descriptions, figures and scores accept this class; `pmflib.model.joint_pmf.JointPMF`, with
+    the same parameters and errors, has methods for all of them.
     """
 
     prior: FloatArray
@@ -91,7 +91,7 @@ class Mixture(Summarised):
 
     @property
     def parameters(self) -> TreeParameters:
-        """Prior and tables, which without forests are the factors, state by state."""
+        """Prior and conditional probability tables of each state; without forests, the tables are the factors."""
         return TreeParameters.plain(self.prior, self.factors, self.schema.offsets)
 
     @property
@@ -101,23 +101,23 @@ class Mixture(Summarised):
 
     @property
     def folding(self) -> TraitModel | None:
-        """Traits that rows are folded into; None where the states answer, being classes or points of a quadrature."""
+        """Trait model for folding in rows; None if predictions use the states (classes or quadrature points)."""
         traits = self.trait_model
         return None if traits is None or traits.is_quadrature else traits
 
     @property
     def n_parameters(self) -> int:
-        """Free parameters: rank - 1 of the prior, and cardinality - 1 per variable and latent state."""
+        """Number of free parameters: rank - 1 for the prior, and cardinality - 1 per variable and latent state."""
         return self.rank - 1 + self.rank * (self.schema.n_levels - self.schema.n_variables)
 
     def factor(self, variable: str | int) -> FloatArray:
-        """Conditional PMF of a variable given the latent state, (cardinality, rank), columns sum to 1."""
+        """Return the conditional PMF of a variable given the latent state, (cardinality, rank); columns sum to 1."""
         return self.factors[self.schema.rows_of(variable)]
 
     def _iterate_blocks(
         self, codes: IntArray, hidden: int | None = None
     ) -> Iterator[tuple[slice, DenseBlock]]:
-        """Rows in batches, which are checked while the cache holds them; one variable may be hidden."""
+        """Yield the rows in batches, each validated while it is in cache; one variable may be hidden."""
         for start in range(0, len(codes), BATCH_ROWS):
             rows = slice(start, min(start + BATCH_ROWS, len(codes)))
             part = codes[rows]
@@ -127,7 +127,7 @@ class Mixture(Summarised):
             yield rows, DenseBlock(self.schema.check_codes(part))
 
     def score_block(self, block: Block, log_probs: FloatArray, posteriors: FloatArray) -> None:
-        """Fill the log-probability of every row of a block of valid rows, (n_rows,), and its posterior.
+        """Fill in the log-probability and the posterior of every row of a block of valid rows.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Mixture(Summarised):
         log_probs
             float64 of shape (n_rows,).
         posteriors
-            float64 of shape (n_rows, rank), or (n_rows, 0) where posteriors are not requested.
+            float64 of shape (n_rows, rank), or (n_rows, 0) to skip the posteriors.
         """
         from pmflib.model.row_tables import score_block
 
@@ -147,7 +147,7 @@ class Mixture(Summarised):
         return take_logs(self.prior, self.factors)
 
     def _encode(self, table: object, hidden: int | None = None) -> IntArray:
-        """Codes of a table; an array of codes is given back, and only its shape and dtype are checked."""
+        """Encode a table; an array of codes is returned as it is, after a check of its shape and dtype only."""
         if isinstance(table, np.ndarray):
             self.schema.check_shape(table)
             return table
@@ -156,12 +156,12 @@ class Mixture(Summarised):
         )
 
     def log_prob(self, table: object) -> FloatArray:
-        """Log-probability of what is observed in each row.
+        """Return the log-probability of the observed cells of each row.
 
         Parameters
         ----------
         table
-            Codes of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
+            Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Mixture(Summarised):
         return log_probs
 
     def posterior(self, table: object) -> FloatArray:
-        """Posterior of the latent state of each row.
+        """Return the posterior of the latent state of each row.
 
         Returns
         -------
@@ -192,18 +192,18 @@ class Mixture(Summarised):
         return posteriors
 
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
-        """PMF of a variable in each row, given the other variables observed there.
+        """Return the PMF of a variable in each row, given the other observed variables.
 
         Parameters
         ----------
         table
-            As for `log_prob`; the variable's own column is ignored, and may be absent.
+            As for `log_prob`; the column of the variable itself is ignored and may be absent.
         variable
             Name or position.
 
         Returns
         -------
-        float64 of shape (n_rows, cardinality), rows sum to 1; the model's marginal where nothing else is observed.
+        float64 of shape (n_rows, cardinality), rows sum to 1; the model's marginal if nothing else is observed.
 
         Raises
         ------
@@ -224,17 +224,17 @@ class Mixture(Summarised):
         return probabilities
 
     def predict_hidden(self, codes: IntArray, posteriors: FloatArray, position: int) -> FloatArray:
-        """PMF of a variable that rows do not hold, whose posteriors are known.
+        """Return the PMF of a variable missing from the rows, from their known posteriors.
 
-        State by state, for no product is left to BLAS: its last bits depend on its threads, and on the alignment of an
-        array in memory, which on a worker is that of a part of a message.
+        Sums are accumulated state by state instead of by BLAS, whose last bits depend on the number of threads and on
+        the alignment of arrays in memory, which on a worker depends on the message they arrived in.
 
         Parameters
         ----------
         codes
             Valid codes of shape (n_rows, n_variables), -1 at the variable.
         posteriors
-            float64 of shape (n_rows, rank), as `posterior` has found them.
+            float64 of shape (n_rows, rank), as returned by `posterior`.
         position
             Position of the variable.
 
@@ -251,14 +251,14 @@ class Mixture(Summarised):
     def predict_codes(
         self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
     ) -> FloatArray:
-        """Probabilities of codes of some cells, each given what its row holds.
+        """Return the probabilities of given codes of some cells, each given the observed cells of its row.
 
-        With traits, rows are folded in. Otherwise state by state, as in `predict_hidden`.
+        In a model with traits, rows are folded in; otherwise sums run state by state, as in `predict_hidden`.
 
         Parameters
         ----------
         shown
-            Shape (n_rows, n_variables), -1 at the cells and where missing.
+            Codes of shape (n_rows, n_variables); -1 at these cells and at missing ones.
         samples, variables, codes
             int64 of shape (n_cells,): row, position of the variable, and code whose probability is requested.
 
@@ -277,28 +277,28 @@ class Mixture(Summarised):
         return chances
 
     def expect_logs(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance, given the state, of the log-probability of each variable in complete rows.
+        """Compute the mean and variance, given the state, of the log-probability of each variable in complete rows.
 
         Returns
         -------
-        float64 of shape (n_variables, rank) each, nats and their squares.
+        float64 of shape (n_variables, rank) each, in nats and squared nats.
         """
         offsets, logs = self.schema.offsets, self._logs[1]
         means = sum_blocks(self.factors * logs, offsets)
         return means, sum_blocks(self.factors * logs**2, offsets) - means**2
 
     def make_surprise_finder(self) -> FindSurprises:
-        """Make a function that finds the least probable cell of each row given the others.
+        """Return a function that finds the least probable cell of each row given the others.
 
         Returns
         -------
-        Called with valid codes of shape (n_rows, n_variables), -1 missing, and scores of these rows whose posteriors
-        are known: see `pmflib.model.marginals.find_surprises`.
+        Function of valid codes of shape (n_rows, n_variables), -1 missing, and of the scores of these rows with known
+        posteriors: see `pmflib.model.marginals.find_surprises`.
         """
         return partial(find_surprises, SurpriseTables.make(*self._logs, self.schema.offsets))
 
     def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
-        """PMFs of all missing cells, each given what its row holds, some thousand rows at a time.
+        """Yield the PMFs of all missing cells, each given the observed cells of its row, in batches of rows.
 
         Parameters
         ----------
@@ -307,8 +307,8 @@ class Mixture(Summarised):
 
         Yields
         ------
-        Place of a variable, the rows of a batch that do not hold it, int64 of shape (n_cells,), rising, and its PMFs
-        there, float64 of shape (n_cells, cardinality). Rows are folded in where the model has traits.
+        Position of a variable; the rows of a batch that lack it, int64 of shape (n_cells,), in ascending order; and its
+        PMFs there, float64 of shape (n_cells, cardinality). In a model with traits, rows are folded in.
         """
         for rows, block in self._iterate_blocks(codes):
             gaps = block.codes < 0
@@ -327,7 +327,7 @@ class Mixture(Summarised):
                 yield position, rows.start + mine, found
 
     def predict_in_states(self, codes: IntArray, states: IntArray, position: int) -> FloatArray:
-        """PMF of a variable that rows do not hold, given the latent state of each row, too.
+        """Return the PMF of a variable missing from the rows, given their observed cells and latent states.
 
         Parameters
         ----------
@@ -345,25 +345,25 @@ class Mixture(Summarised):
         return self.factor(position)[:, states].T
 
     def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
-        """Joint PMF of some variables, possibly given levels of others.
+        """Return the joint PMF of some variables, optionally given levels of others.
 
         Parameters
         ----------
         variables
             Names or positions, distinct, at least one.
         given
-            Level of other variables: a label, a code, or a collection of these, of which a row has one.
+            Levels of other variables: a label, a code, or a collection of allowed ones.
 
         Returns
         -------
-        float64 with one axis per variable, of its cardinality, in the order of ``variables``; sums to 1.
+        float64 with one axis per variable, as long as its cardinality, in the order of ``variables``; sums to 1.
 
         Raises
         ------
         SchemaError
             If a variable or level is unknown, or occurs twice.
         PmfError
-            If what is given has probability 0.
+            If the condition has probability 0.
         MemoryPlanError
             If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
@@ -372,7 +372,7 @@ class Mixture(Summarised):
         return mix_factors(prior, [self.factor(position) for position in positions])
 
     def condition(self, given: Given | None) -> Self:
-        """Model of those who have some levels: again a joint PMF of all variables.
+        """Condition the model on levels of some variables.
 
         Parameters
         ----------
@@ -381,19 +381,20 @@ class Mixture(Summarised):
 
         Returns
         -------
-        The model, of the same states and schema; the variables that are given have the given levels alone.
+        Joint PMF of all variables, with the same states and schema; conditioned variables have mass only on the given
+        levels.
 
         Raises
         ------
         SchemaError
             If a variable or level is unknown.
         PmfError
-            If nobody can have these levels: they have probability 0.
+            If the condition has probability 0.
         """
         return self.condition_codes(encode_conditions(self.schema, given))[0]
 
     def condition_codes(self, conditions: Conditions) -> tuple[Self, float]:
-        """Condition on codes: the joint PMF of those who meet some conditions is a mixture of the same states again.
+        """Condition on codes of some variables; the result is again a mixture over the same states.
 
         Parameters
         ----------
@@ -402,13 +403,13 @@ class Mixture(Summarised):
 
         Returns
         -------
-        The model given the conditions, whose prior is the posterior of the states and whose factors of the variables
-        that are given have mass on the given levels alone; and the log-probability of the conditions, nats.
+        The conditional model, whose prior is the posterior of the states and whose factors of the conditioned variables
+        have mass only on the given levels; and the log-probability of the conditions, nats.
 
         Raises
         ------
         PmfError
-            If nobody can meet the conditions: they have probability 0.
+            If the conditions have probability 0.
         """
         if not conditions:
             return self, 0.0
@@ -422,14 +423,14 @@ class Mixture(Summarised):
         return found, log_probability
 
     def _condition(self, conditions: Conditions) -> tuple[Self, float]:
-        """Do `condition_codes`; of what nobody can meet, the model as it was, and -inf."""
+        """Do `condition_codes`; for impossible conditions, return the model unchanged and -inf."""
         prior, factors, log_probability = condition_states(
             self.prior, self.factors, self.schema.offsets, conditions
         )
         return type(self)(prior, factors, self.schema, self.origin), log_probability
 
     def find_impossible(self, conditions: Conditions) -> tuple[int, ...]:
-        """Find conditions that nobody can meet together: probability 0 under the model.
+        """Find a smallest set of conditions that have joint probability 0 under the model.
 
         Parameters
         ----------
@@ -438,8 +439,8 @@ class Mixture(Summarised):
 
         Returns
         -------
-        Places of one variable, or two, or all that are given: the fewest that are impossible; empty where all are
-        possible.
+        Positions of one variable, of two, or of all conditioned variables, whichever is the smallest impossible set;
+        empty if the conditions are possible.
         """
         able = {
             position: find_able_states(
@@ -453,17 +454,17 @@ class Mixture(Summarised):
         return () if self.can_meet(conditions) else tuple(conditions)
 
     def can_meet(self, conditions: Conditions) -> bool:
-        """Whether anybody can meet some conditions together: their probability is above 0."""
+        """Return whether the conditions have a joint probability above 0."""
         able = find_able_states(self.prior, self.factors, self.schema.offsets, conditions)
         return bool(able.any())
 
     def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
-        """Probabilities of some combinations of codes.
+        """Return the probabilities of some combinations of codes.
 
         Parameters
         ----------
         positions
-            Places of the variables, distinct, at least one.
+            Positions of the variables, distinct, at least one.
         combinations
             Codes of shape (n_combinations, n_places).
 
@@ -479,27 +480,27 @@ class Mixture(Summarised):
         return np.asarray(np.exp(logs).sum(axis=1))
 
     def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
-        """Joint PMFs of each of some variables with all those after it, a variable at a time.
+        """Yield the joint PMFs of each of some variables with all later ones, one variable at a time.
 
         Parameters
         ----------
         levels
             int64: positions of all levels of these variables, stacked.
         offsets
-            int64 of shape (n + 1,): where the levels of each variable begin and end among them.
+            int64 of shape (n + 1,): offsets of the variables in ``levels``.
 
         Yields
         ------
-        For each variable but the last, float64 of shape (cardinality, n_levels of those after it).
+        For each variable but the last, float64 of shape (cardinality, total number of levels of the later variables).
         """
         factors = self.factors[levels]
         for begin, end in pairwise(offsets[:-1].tolist()):
             yield (factors[begin:end] * self.prior) @ factors[end:].T
 
     def find_pairs(self) -> FloatArray:
-        """Joint PMFs of all pairs of variables: float64 (n_levels, n_levels), symmetric.
+        """Return the joint PMFs of all pairs of variables: float64 (n_levels, n_levels), symmetric.
 
-        The block of a variable with itself has its PMF on the diagonal.
+        The block of a variable with itself has its PMF on the diagonal and 0 elsewhere.
         """
         pairs = np.asarray((self.factors * self.prior) @ self.factors.T)
         singles = self.factors @ self.prior
@@ -509,13 +510,13 @@ class Mixture(Summarised):
 
     @property
     def unsupported(self) -> Mapping[Unsupported, str]:
-        """What the model does not do, with the words of the message that refuses it: nothing, but for forests."""
+        """Operations the model does not support, with the error message for each; empty unless it has forests."""
         return {}
 
     def sample(
         self, n_rows: int, rng: np.random.Generator | int, *, given: Given | None = None
     ) -> IntArray:
-        """Draw samples.
+        """Draw samples from the model.
 
         Parameters
         ----------
@@ -524,11 +525,11 @@ class Mixture(Summarised):
         rng
             Generator, or a seed for one.
         given
-            Levels that all of them have, as for `marginal`; None is no condition.
+            Levels that all samples have, as for `marginal`; None means no condition.
 
         Returns
         -------
-        The schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` gives labels.
+        Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` returns the labels.
 
         Raises
         ------
@@ -545,9 +546,9 @@ class Mixture(Summarised):
         return sample_codes(self.prior, self.factors, self.schema.offsets, n_rows, rng)
 
     def list_parts(self) -> tuple[Arrays, dict[str, object]]:
-        """Arrays and attributes of the model's Zarr group, beside those that every model has.
+        """Return the arrays and attributes of the model's Zarr group that are specific to its class.
 
-        The arrays are of int32 or float64: what the digest of a model is made of, beside prior, factors and schema.
+        The arrays are int32 or float64; the digest of a model covers them along with prior, factors and schema.
         """
         if self.trait_model is None:
             return {}, {}

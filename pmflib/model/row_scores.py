@@ -1,4 +1,4 @@
-"""Scores of whole rows, how unusual each is, and the reference that makes percentiles of them."""
+"""Log-probabilities and anomaly scores of rows, and reference scores for their percentiles."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pmflib.model.sampling import draw_cells
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 BATCH_ROWS = 8192
-"""Rows scored at a time: their codes and posteriors stay in the processor's caches."""
+"""Number of rows scored at a time, so that their codes and posteriors stay in the processor's caches."""
 
 
 LEFT = 1e-12
-"""Least share of the entropy of the latent state that a variable leaves: one that says it all leaves rounding."""
+"""Minimum share of the state's entropy that remains given a variable; below it, the remainder is rounding error."""
 
 
 class RowScorer:
-    """Scores rows under a model; its tables are made once.
+    """Scorer of rows under a model, with precomputed tables.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class RowScorer:
             out.n_observed,
             np.empty((2, 4 + model.rank)),
         )
-        # rows that can be of one kind only are as expected
+        # rows with only one possible pattern are scored as expected
         unlike = np.maximum(deviations, np.finfo(float).eps * np.maximum(1.0, -means))
         out.surprises[:] = np.where(out.n_observed > 0, (means - out.log_probs) / unlike, np.nan)
 
@@ -87,10 +87,10 @@ class RowScorer:
 
     @cached_property
     def _gains(self) -> FloatArray:
-        """What a variable adds to the expected log-probability of a row: see `expect_log_probs`."""
+        """Contribution of each variable to the expected log-probability of a row: see `expect_log_probs`."""
         model, offsets = self.model, self.model.schema.offsets
         factors = model.factors
-        # of complete rows the mean is exact; where a variable that it depends on is missing, it says less than it would
+        # the mean is exact for complete rows; if a variable's parent is missing, it contributes less than assumed here
         expected, within = model.expect_logs()
         by_state = sum_blocks(factors * np.log(np.maximum(factors, FLOOR)), offsets)
         singles = factors @ model.prior
@@ -98,7 +98,7 @@ class RowScorer:
         means = sum_blocks(singles * logs, offsets)
         alone = sum_blocks(singles * logs**2, offsets) - means**2
         of_state = -float(model.prior @ self._log_prior)
-        # information of a variable about the state, at most the entropy of the state
+        # mutual information of a variable and the state, at most the entropy of the state
         shared = np.maximum(by_state @ model.prior - means, 0.0)
         left = 1 - shared / of_state if of_state > 0 else np.ones(len(shared))
         return np.column_stack(
@@ -113,42 +113,42 @@ class RowScorer:
 
 
 REFERENCE = "reference"
-"""Zarr group of the scores, in the folder of their artefact."""
+"""Name of the Zarr group of the scores in the folder of their artefact."""
 KIND = "reference scores"
 """Attribute ``kind`` of the Zarr group."""
 HELD_OUT = "held-out samples"
 DRAWN = "samples drawn from the model"
 KEPT = 50_000
-"""Reference samples, at most, give or take: the standard error of a percentile is then 0.22 at most, in one band."""
+"""Approximate maximum number of reference samples: a percentile in a single band has a standard error up to 0.22."""
 THIN_BELOW = 0.005
-"""Share of the reference samples with the fewest observed cells, whose place thinned samples take."""
+"""Share of the reference samples, those with the fewest observed cells, that thinned samples replace."""
 BAND_ROWS = 1000
-"""Least number of reference samples in a band."""
+"""Minimum number of reference samples in a band."""
 MAX_BANDS = 16
-"""Bands of samples by the number of their observed cells, at most."""
+"""Maximum number of bands of samples by number of observed cells."""
 DRAWN_ROWS = KEPT
-"""Samples drawn from a model that comes without a reference."""
+"""Number of samples drawn from a model that has no reference scores."""
 THIN_SEED = 0x5EED
-"""Which cells of a reference sample are hidden to thin it."""
+"""Seed for the choice of cells to hide when thinning a reference sample."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceScores:
-    """Scores of reference samples, in bands of about as many observed cells.
+    """Scores of reference samples, in bands by number of observed cells.
 
-    Rows are compared with reference samples of their band: with few observed cells, scores have another distribution
-    than with many, even when their mean and standard deviation agree.
+    Rows are compared with the reference samples of their band, because the distribution of scores depends on the number
+    of observed cells even if the mean and standard deviation agree.
 
     Parameters
     ----------
     surprises
-        float64 of shape (n_samples,): scores as in `RowScores`, those of a band increasing.
+        float64 of shape (n_samples,): scores as in `RowScores`, in increasing order within each band.
     bands
         int64 of shape (n_bands + 1,): the samples of band b are ``surprises[bands[b]:bands[b + 1]]``.
     edges
-        int64 of shape (n_bands - 1,): least number of observed cells in each band but the first, increasing.
+        int64 of shape (n_bands - 1,): minimum number of observed cells in each band but the first, increasing.
     origin
-        What the samples are: ``HELD_OUT`` or ``DRAWN``.
+        Origin of the samples: ``HELD_OUT`` or ``DRAWN``.
     """
 
     surprises: FloatArray
@@ -165,19 +165,18 @@ class ReferenceScores:
         Parameters
         ----------
         parts
-            What `score_reference` gives for some samples each.
+            Outputs of `score_reference`, one per part of the samples.
         origin
             As above.
 
         Returns
         -------
-        The reference. Where rows have fewer observed cells than nearly any reference sample, the bands are those of the
-        thinned samples.
+        The reference. The bands with fewer observed cells than almost all reference samples consist of thinned samples.
 
         Raises
         ------
         PmfError
-            If no sample has anything observed.
+            If no sample has an observed cell.
         """
         surprises = np.concatenate([part[0] for part in parts] or [np.empty(0)])
         counts = np.concatenate([part[1] for part in parts] or [np.empty(0, np.int64)])
@@ -203,12 +202,12 @@ class ReferenceScores:
 
     @classmethod
     def draw(cls, model: Mixture) -> ReferenceScores:
-        """Scores of samples drawn from a model, for one that comes without held-out samples."""
+        """Score samples drawn from a model, for models without held-out samples."""
         scorer, codes = RowScorer(model), model.sample(DRAWN_ROWS, 0)
         return cls.make([score_reference(codes, np.arange(len(codes)), scorer)], DRAWN)
 
     def find_percentiles(self, surprises: FloatArray, n_observed: IntArray) -> FloatArray:
-        """Percentiles of scores among the reference samples of their band.
+        """Return the percentiles of scores among the reference samples of their band.
 
         Parameters
         ----------
@@ -217,8 +216,8 @@ class ReferenceScores:
 
         Returns
         -------
-        float64 of shape (n_rows,), in [0, 100]: share of the reference samples that are less unusual, and half of those
-        that are as unusual; nan where nothing is observed.
+        float64 of shape (n_rows,), in [0, 100]: percentage of the reference samples with a lower score, plus half of
+        those with an equal score; NaN if nothing is observed.
         """
         out = np.empty(len(surprises))
         band = np.searchsorted(self.edges, n_observed, side="right") if self.edges.size else None
@@ -235,7 +234,7 @@ class ReferenceScores:
         return out
 
     def save(self, path: Path) -> None:
-        """Write a Zarr group; the folder must not exist."""
+        """Write the scores as a Zarr group; the folder must not exist."""
         write_arrays(
             path,
             {
@@ -248,12 +247,12 @@ class ReferenceScores:
 
     @classmethod
     def load(cls, path: Path) -> ReferenceScores:
-        """Read what `save` wrote.
+        """Read scores written by `save`.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else.
+            If the group is missing, damaged, or does not contain reference scores.
         """
         arrays, attributes = read_arrays(path, ["surprises", "bands", "edges"], kind=KIND)
         return cls(arrays["surprises"], arrays["bands"], arrays["edges"], str(attributes["origin"]))
@@ -262,7 +261,7 @@ class ReferenceScores:
 def score_reference(
     codes: IntArray, rows: IntArray, scorer: RowScorer
 ) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
-    """Score reference samples, as they are and thinned, for `ReferenceScores.make`.
+    """Score reference samples, both complete and thinned, for `ReferenceScores.make`.
 
     Parameters
     ----------
@@ -271,12 +270,12 @@ def score_reference(
     rows
         int64 of shape (n_rows,): numbers of the rows, distinct.
     scorer
-        Scores of the model.
+        Scorer of the model.
 
     Returns
     -------
-    Scores and numbers of observed cells; and of the same samples with some of their observed cells hidden: each sample
-    keeps a share of its cells, drawn evenly. Rows with nothing observed are left out of both.
+    Scores and numbers of observed cells of the samples, then those of the same samples with some observed cells hidden:
+    the share of cells a sample keeps is drawn uniformly. Rows with nothing observed are left out of both.
     """
     drawn = draw_cells((len(codes), codes.shape[1] + 1), rows, THIN_SEED)
     hidden = drawn[:, :-1] >= drawn[:, -1:]
@@ -291,7 +290,7 @@ def _score_observed(codes: IntArray, scorer: RowScorer) -> tuple[FloatArray, Int
 
 
 def _list_edges(counts: IntArray) -> list[int]:
-    """Inner edges of bands of about equally many samples, by their number of observed cells."""
+    """Return the inner edges of bands of about equal size, by number of observed cells."""
     n_bands = max(1, min(MAX_BANDS, counts.size // BAND_ROWS))
     positions = np.arange(1, n_bands) * counts.size // n_bands
     edges = np.unique(np.sort(counts)[positions]) if counts.size else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""What the row kernels need for one block under one model: tables, lists of table rows, and work space."""
+"""Inputs of the row kernels for one block under one model: tables, lists of table rows, and work space."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 ListArray: TypeAlias = npt.NDArray[np.int32]
 
 CHUNK_ENTRIES = 1 << 16
-"""Positions in the lists of the samples that are worked on at a time."""
+"""Number of positions in the lists of the samples processed at a time."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How samples become lists of table rows; it depends on the block alone, not on its being dense or sparse.
+    """How samples are converted to lists of table rows; independent of whether the block is dense or sparse.
 
     Parameters
     ----------
     group
-        Neighbouring variables whose levels are combined into one entry; 0 lists the levels held, one by one.
+        Number of neighbouring variables whose levels are combined into one entry; 0 lists observed levels one by one.
     complete
-        Whether every cell is observed; if not, "not observed" is a digit of its own.
+        Whether every cell is observed; if not, "not observed" is an additional digit.
     """
 
     group: int
@@ -43,11 +43,11 @@ class Entries:
     Parameters
     ----------
     bases
-        int32 of shape (n_lists,): entry of a list where every code is 0.
+        int32 of shape (n_lists,): entry of a list if every code is 0.
     steps
-        int32 of shape (n_variables,): entries between two codes of a variable.
+        int32 of shape (n_variables,): distance in entries between consecutive codes of a variable.
     levels
-        int32 of shape (n_entries, group): levels that an entry combines, -1 where none.
+        int32 of shape (n_entries, group): levels that an entry combines, -1 for none.
     """
 
     bases: ListArray
@@ -81,7 +81,7 @@ def number_entries(sizes: tuple[int, ...], layout: Layout) -> Entries:
 def iterate_lists(
     block: Block, offsets: IntArray, layout: Layout, entries: Entries
 ) -> Iterator[tuple[slice, tuple[ListArray, IntArray, IntArray]]]:
-    """Samples as lists of table rows, a chunk at a time; the arrays are overwritten by the next chunk.
+    """Yield samples as lists of table rows, one chunk at a time; the next chunk overwrites the arrays.
 
     Parameters
     ----------
@@ -90,21 +90,21 @@ def iterate_lists(
     offsets
         int64 of shape (n_variables + 1,).
     layout
-        How samples become lists.
+        Conversion of samples to lists.
     entries
         From `number_entries`.
 
     Yields
     ------
-    The rows of the block; their table rows, int32; positions where each row's start and stop in these, int64.
+    Slice of the block's rows; their table rows, int32; int64 positions in these where each row's list starts and stops.
     """
     if not layout.group and isinstance(block, SparseBlock):
-        # the levels held are what the block is made of
+        # the block itself stores the observed levels
         yield slice(0, block.n_rows), (block.indices, block.indptr[:-1], block.indptr[1:])
         return
     list_rows, select, keys, longest = _choose_lists(block, offsets, layout, entries)
     n_chunk = max(1, min(block.n_rows, CHUNK_ENTRIES // max(longest, 1)))
-    # a few positions beyond, which are written and not kept
+    # a few extra positions, which are written but not used
     listed = np.empty(n_chunk * longest + 8, np.int32)
     starts, stops = np.empty(n_chunk, np.int64), np.empty(n_chunk, np.int64)
     for first in range(0, block.n_rows, n_chunk):
@@ -114,13 +114,13 @@ def iterate_lists(
 
 
 ListArguments: TypeAlias = Callable[[int, int], tuple[tuple[Any, ...], int]]
-"""Takes the first row and a number of rows; returns arrays that hold them, and the position of the first in these."""
+"""Maps the first row and a number of rows to arrays that contain them, and the position of the first row in these."""
 
 
 def _choose_lists(
     block: Block, offsets: IntArray, layout: Layout, entries: Entries
 ) -> tuple[Callable[..., None], ListArguments, tuple[Any, ...], int]:
-    """Function that lists table rows, the samples and keys it takes, and the length of the longest list."""
+    """Choose the function that lists table rows, its sample and key arguments, and the maximum length of a list."""
     from pmflib.kernels import em_rows
 
     if isinstance(block, SparseBlock):
@@ -146,7 +146,7 @@ def _combine_dense(
     def select(first: int, n_rows: int) -> tuple[tuple[Any, ...], int]:
         start, stop = first * n_variables, (first + n_rows) * n_variables
         part = codes[start : stop + n_beyond]
-        # the last rows have to be copied, with room behind them
+        # the last rows must be copied, with padding after them
         missing = stop + n_beyond - start - part.size
         if missing:
             part = np.concatenate([part, np.zeros(missing, codes.dtype)])
@@ -158,7 +158,7 @@ def _combine_dense(
 
 
 def _find_gains(offsets: IntArray, layout: Layout, entries: Entries) -> tuple[ListArray, ...]:
-    """Entry of each list with nothing observed, and by level, the list it belongs to and what it adds there."""
+    """Compute the entry of each list with nothing observed, and for each level, its list and its increment there."""
     bases, steps, group = entries.bases, entries.steps, layout.group
     sizes = np.diff(offsets)
     variables = np.repeat(np.arange(sizes.size), sizes)
@@ -173,23 +173,23 @@ def _find_gains(offsets: IntArray, layout: Layout, entries: Entries) -> tuple[Li
 
 
 TABLE_BYTES = 1 << 19
-"""Size of a table, bytes, from which a table row costs twice as much as one in the nearest cache; long rows, which the
-machine fetches ahead, less."""
+"""Table size in bytes above which a row costs twice as much as in the first-level cache; less for long rows, which the
+processor prefetches."""
 MAX_TABLE_BYTES = 3 << 19
-"""Size of the largest table of combined levels, bytes; there is another one for masses."""
+"""Maximum size of a table of combined levels, bytes; a second one is needed for masses."""
 ENTRY_COST = 3.0
-"""Making an entry of the tables and taking it apart, once per block, in table rows multiplied and added to."""
+"""Cost of building and splitting up an entry of the tables, once per block, in units of one table row processed."""
 GROUPS = (1, 2, 3, 5)
-"""Numbers of neighbouring variables that are combined; each costs a process about 0.3 s of compilation once."""
+"""Group sizes: numbers of neighbouring variables to combine; each costs about 0.3 s of compilation per process."""
 SMALL_BLOCK = 1 << 15
-"""Observed cells below which nothing is combined: the block is not worth a compilation of its own."""
+"""Number of observed cells below which no variables are combined: compilation would take longer than it saves."""
 BATCH_BYTES = 24 << 10
-"""Products of a batch of rows: they stay in the nearest cache."""
+"""Size of the products of a batch of rows, bytes, so that they stay in the first-level cache."""
 MAX_BATCH = 64
 VECTOR_COSTS = {8: 1.0, 4: 0.65, 2: 0.5}
-"""Work on a vector by its number of float64: 8 are one AVX-512 register, two of AVX2, four of NEON."""
+"""Relative cost of a vector operation by number of float64: 8 fill one AVX-512, two AVX2, or four NEON registers."""
 SHORT_ROW = 16
-"""States up to which the largest value of a row is found column by column."""
+"""Maximum number of states for which row maxima are computed column by column."""
 LOG_2 = math.log(2.0)
 
 
@@ -197,8 +197,8 @@ LOG_2 = math.log(2.0)
 def choose_layout(n_rows: int, n_observed: int, sizes: tuple[int, ...], padded: int) -> Layout:
     """Choose how many variables to combine.
 
-    The cost of a layout is the number of table rows multiplied and added to, over all samples, dearer as the table
-    outgrows the caches, and ``ENTRY_COST`` for each entry.
+    The cost of a layout is the number of table rows processed over all samples, weighted by a factor that grows as the
+    table exceeds the caches, plus ``ENTRY_COST`` for each entry.
     """
     n_variables, complete = len(sizes), n_observed == n_rows * len(sizes)
     radices = np.array(sizes) + (not complete)
@@ -269,7 +269,7 @@ class RowTables:
     def _allocate(
         self, n_strata: int, n_entries: int, width: int, n_panels: int
     ) -> tuple[FloatArray, ...]:
-        """Allocate priors, table, and work space as `pmflib.kernels.em_arguments` has it."""
+        """Allocate priors, table, and work space in the order of `pmflib.kernels.em_arguments`."""
         n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
         sums = (n_batch * n_panels * width, n_batch * n_panels, n_batch, n_batch)
         tables = (n_strata * self.padded, n_entries * self.padded, (n_batch + 1) * self.padded)
@@ -277,12 +277,12 @@ class RowTables:
 
 
 def find_maxima(values: FloatArray) -> FloatArray:
-    """Largest value of each row; NumPy reduces short rows several times slower than columns."""
+    """Return the maximum of each row; NumPy reduces short rows several times more slowly than columns."""
     return reduce(np.maximum, values.T) if values.shape[1] <= SHORT_ROW else values.max(axis=1)
 
 
 def choose_panels(rank: int) -> tuple[int, int, int]:
-    """float64 per vector, vectors per panel, at most 8, and panels: the least work for a table row."""
+    """Choose float64 per vector, vectors per panel (at most 8) and number of panels to minimise the cost of a row."""
     width = min(VECTOR_COSTS, key=lambda width: VECTOR_COSTS[width] * -(-rank // width))
     n_needed = -(-rank // width)
     n_panels = -(-n_needed // 8)
@@ -290,7 +290,7 @@ def choose_panels(rank: int) -> tuple[int, int, int]:
 
 
 def allocate(*sizes: int) -> tuple[FloatArray, ...]:
-    """float64 of shape (size,) each, zeros, at multiples of 64 bytes: no vector straddles two lines of a cache."""
+    """Allocate float64 zeros of shape (size,) each, aligned to 64 bytes so that no vector straddles two cache lines."""
     ends = np.cumsum([-(-size // 8) * 8 for size in sizes]).tolist()
     raw = np.zeros(ends[-1] + 8)
     skipped = -raw.__array_interface__["data"][0] % 64 // 8
@@ -310,7 +310,7 @@ def add_block_masses(
     state_mass: FloatArray,
     strata: StrataArray | None = None,
 ) -> float:
-    """Add a block's masses to level_mass and state_mass, in place; returns its log-likelihood, nats.
+    """Add the masses of a block to level_mass and state_mass in place, and return its log-likelihood in nats.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def add_block_masses(
     level_mass, state_mass
         float64 of shapes (n_levels, rank) and (rank,).
     strata
-        int32 of shape (n_rows,): which of several priors each row has; None where there is one.
+        int32 of shape (n_rows,): index of each row's prior; None if there is only one.
     """
     from pmflib.kernels.em_arguments import ALIKE, Lists, Masses, collect_masses
 
@@ -353,14 +353,14 @@ def score_block(
     posteriors: FloatArray,
     strata: StrataArray | None = None,
 ) -> None:
-    """Fill the log-probability of every row, (n_rows,), and its posterior, (n_rows, rank), or (n_rows, 0) for none.
+    """Fill in the log-probability, (n_rows,), and the posterior, (n_rows, rank) or (n_rows, 0) for none, of every row.
 
     Parameters
     ----------
     block, offsets, log_prior, log_factors
         As for `RowTables`.
     log_probs, posteriors
-        float64; a row with nothing observed gets 0, and the prior.
+        float64; a row with nothing observed gets log-probability 0 and the prior.
     strata
         As for `add_block_masses`.
     """

@@ -1,4 +1,4 @@
-"""Draw samples from a model: dense rows with gaps, or a few listed cells per row."""
+"""Draw samples from a model: dense rows with missing cells, or a few listed cells per row."""
 
 from itertools import pairwise
 
@@ -9,13 +9,13 @@ from pmflib.core.errors import PmfError, RankError, SchemaError
 from pmflib.core.hashing import HashArray, mix_hashes
 
 CHUNK_ENTRIES = 1 << 20
-"""Uniform numbers drawn at a time: 8 MiB."""
+"""Number of uniform numbers drawn at a time: 8 MiB."""
 SUM_TOLERANCE = 1e-6
-"""Most that a sum of probabilities may miss 1 by."""
+"""Maximum absolute deviation from 1 of a sum of probabilities."""
 
 
 def check_parameters(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> None:
-    """Refuse a prior and factors that are not a model over the variables of `offsets`.
+    """Raise an error unless prior and factors form a model over the variables of `offsets`.
 
     Parameters
     ----------
@@ -60,11 +60,11 @@ def check_parameters(prior: FloatArray, factors: FloatArray, offsets: IntArray) 
 
 
 def _cumulate_levels(factors: FloatArray, offsets: IntArray, observed: FloatArray) -> FloatArray:
-    """Cumulative level probabilities of shape (rank, n_levels), scaled to end at `observed`."""
+    """Compute cumulative level probabilities of shape (rank, n_levels), scaled to end at `observed`."""
     edges = np.empty(factors.shape[::-1])
     for j, (begin, end) in enumerate(pairwise(offsets)):
         cumulated = np.cumsum(factors[begin:end].T, axis=1)
-        # Dividing by the last makes it exactly 1, so that no level of probability 0 is ever drawn.
+        # Dividing by the last value makes it exactly 1, so that a level of probability 0 is never drawn.
         edges[:, begin:end] = cumulated / cumulated[:, -1:] * observed[j]
     return edges
 
@@ -105,7 +105,7 @@ def sample_codes(
     *,
     observed: float | FloatArray = 1.0,
 ) -> IntArray:
-    """Draw rows from a model, each entry observed independently of everything else.
+    """Draw rows from a model, with each entry observed independently of all others.
 
     Parameters
     ----------
@@ -116,11 +116,11 @@ def sample_codes(
     offsets
         int64 of shape (n_variables + 1,); variable j owns rows ``offsets[j]:offsets[j + 1]``.
     n_rows
-        How many rows, >= 0.
+        Number of rows, >= 0.
     rng
-        Source of randomness; it is advanced by ``n_rows * (n_variables + 1)`` doubles.
+        Random number generator; it is advanced by ``n_rows * (n_variables + 1)`` doubles.
     observed
-        Probability that an entry is kept, one number or shape (n_variables,), in [0, 1].
+        Probability that an entry is observed, a scalar or shape (n_variables,), in [0, 1].
 
     Returns
     -------
@@ -130,9 +130,9 @@ def sample_codes(
     Raises
     ------
     RankError, SchemaError
-        If prior, factors, offsets and observed do not fit together.
+        If the shapes of prior, factors, offsets and observed do not agree.
     PmfError
-        If n_rows is negative or observed is no probability.
+        If n_rows is negative or observed is not a probability.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def sample_codes(
     shares = _observed_shares(observed, n_variables)
     prior_edges, level_edges = _cumulate(prior), _cumulate_levels(factors, offsets, shares)
     codes = np.empty((n_rows, n_variables), _code_dtype(offsets))
-    # Numbers are consumed row by row, so the size of a chunk bounds memory and changes no sample.
+    # Numbers are consumed row by row, so the chunk size bounds memory without changing the samples.
     step = max(1, CHUNK_ENTRIES // (n_variables + 1))
     for begin in range(0, n_rows, step):
         chunk = codes[begin : begin + step]
@@ -168,7 +168,7 @@ def sample_answers(
     variables: IntArray,
     rng: np.random.Generator,
 ) -> IntArray:
-    """Draw only the listed entries of each row, for logs where most entries are missing.
+    """Draw only the listed entries of each row, for sparse data such as response logs.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def sample_answers(
     variables
         Integers of shape (n_answers,), in [0, n_variables).
     rng
-        Source of randomness; it is advanced by ``n_rows + n_answers`` doubles.
+        Random number generator; it is advanced by ``n_rows + n_answers`` doubles.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def sample_answers(
     Raises
     ------
     RankError, SchemaError
-        If the model does not fit together, or a variable or row_starts is out of range.
+        If the model is inconsistent, or a variable or row_starts is out of range.
     """
     from pmflib.kernels.sampling import draw_answers
 
@@ -214,16 +214,16 @@ def sample_answers(
 def choose_variables(
     popularity: FloatArray, row_starts: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Choose which variables are observed in each row: by popularity, none twice in a row.
+    """Choose the observed variables of each row by popularity, without replacement within a row.
 
     Parameters
     ----------
     popularity
         Positive weights of shape (n_variables,).
     row_starts
-        int64 of shape (n_rows + 1,), as in `sample_answers`; no row longer than n_variables.
+        int64 of shape (n_rows + 1,), as in `sample_answers`; no row may be longer than n_variables.
     rng
-        Source of randomness.
+        Random number generator.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def choose_variables(
     Raises
     ------
     SchemaError
-        If a weight is not positive or a row has more variables than there are.
+        If a weight is not positive or a row is longer than n_variables.
     """
     from pmflib.kernels.sampling import choose_by_weight
 
@@ -247,7 +247,7 @@ def choose_variables(
 
 
 def draw_cells(shape: tuple[int, ...], rows: IntArray, seed: int) -> HashArray:
-    """Draw a number for every cell by a hash of its position.
+    """Compute a pseudo-random number for every cell by hashing its position.
 
     Parameters
     ----------

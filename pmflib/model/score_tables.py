@@ -1,4 +1,4 @@
-"""Scores of rows as Arrow tables: one row per sample, with all that the model says of it."""
+"""Scores of rows as Arrow tables: one row per sample, with its log-probability, anomaly score and predictions."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pmflib.model.row_scores import ReferenceScores, RowScorer
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """What is computed besides the scores.
+    """Optional columns of a score table.
 
     Parameters
     ----------
     targets
-        Names of variables that are predicted from the others.
+        Names of variables to predict from the others.
     probabilities
-        Whether the probability of every level of a target is requested, too.
+        Whether to include the probability of every level of a target.
     keep
-        Names of variables whose levels are passed through.
+        Names of variables whose levels are copied to the output.
     """
 
     targets: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class ScoreOptions:
     keep: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Return the options as plain JSON types."""
         return {
             "targets": list(self.targets),
             "probabilities": self.probabilities,
@@ -45,48 +45,48 @@ class ScoreOptions:
 
 
 class TableMaker(Protocol):
-    """What makes tables of rows, a batch at a time: scores of them, or the rows with their gaps filled."""
+    """Interface for making tables from batches of rows: their scores, or the rows with missing cells imputed."""
 
     @property
     def model(self) -> Mixture:
-        """The model; its schema says what rows are."""
+        """The model; its schema defines the rows."""
 
     @property
     def options(self) -> ScoreOptions:
-        """What is computed besides."""
+        """The optional columns to compute."""
 
     @property
     def rows_per_sample(self) -> int:
-        """Rows of a table for each row of codes, at least 1."""
+        """Number of table rows for each row of codes, at least 1."""
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What the account of all rows says besides, plain JSON types."""
+        """Additional facts for the report on all rows, plain JSON types."""
 
     def score(
         self, codes: IntArray, origins: Mapping[str, pa.Array] | None = None
     ) -> tuple[pa.Table, list[TargetSums]]:
-        """Table of some rows, and how good predictions of targets are: see `TableScorer.score`."""
+        """Return the table of some rows and the evaluation of target predictions: see `TableScorer.score`."""
 
 
 class TableScorer:
-    """Scores rows, and predicts some variables of each from its others, as tables.
+    """Scorer that returns, as a table, the scores of rows and predictions of target variables from the others.
 
     Parameters
     ----------
     model
         The model.
     reference
-        Scores that percentiles refer to.
+        Reference scores for the percentiles.
     options
-        What is computed besides the scores.
+        Optional columns to compute besides the scores.
     metadata
-        Texts that become the metadata of every table, by name: which model, of which run.
+        Metadata of every table, by key: the model and its run.
 
     Raises
     ------
     SchemaError
-        If a target, or one that is kept, is no variable.
+        If a name in ``targets`` or ``keep`` is not a variable.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class TableScorer:
         positions = {level: position for position, level in enumerate(labels)}
         self._labels = pa.array(list(labels), pa.string())
         self._names = pa.array(schema.names, pa.string())
-        # position of every level, stacked, among the distinct labels
+        # position of every (stacked) level among the distinct labels
         self._label_of = np.array(
             [positions[level] for variable in schema for level in variable.levels], np.int32
         )
@@ -129,27 +129,29 @@ class TableScorer:
         codes
             Shape (n_rows, n_variables), -1 missing.
         origins
-            Columns that come first: identifiers, files, numbers of rows.
+            Columns to put first: identifiers, files, row numbers.
 
         Returns
         -------
-        The origins; the variables that are kept; log_prob (nats); state (most probable latent state); observed (number
-        of cells); anomaly_score and anomaly_percentile; surprising_variable, surprising_level and
-        surprising_probability: the least probable cell given the others; expected_level and expected_probability: its
-        most probable level; null where nothing is observed. For each target T: T.label, T.probability, T.expected where
-        T is ordinal, and T=L for each level L if they are requested. And how good the predictions of each target are,
-        where its level is in the codes.
+        table
+            The origins; the kept variables; log_prob (nats); state (most probable latent state); observed (number of
+            observed cells); anomaly_score and anomaly_percentile; surprising_variable, surprising_level and
+            surprising_probability: the least probable cell given the others; expected_level and expected_probability:
+            its most probable level; null if nothing is observed. For each target T: T.label, T.probability, T.expected
+            if T is ordinal, and T=L for each level L if requested.
+        sums
+            Evaluation of the predictions of each target, over the rows in which the target is observed.
         """
         return self.make_table(codes, self._scorer.score(codes), origins)
 
     @property
     def rows_per_sample(self) -> int:
-        """One: a row is scored once."""
+        """1: each row is scored once."""
         return 1
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Nothing: the account has the measures."""
+        """Empty: the report already contains the measures."""
         return {}
 
     def make_table(
@@ -177,7 +179,7 @@ class TableScorer:
         return pa.table(columns).replace_schema_metadata(self.metadata), scored
 
     def _describe(self, codes: IntArray, found: RowScores) -> dict[str, pa.Array]:
-        """What is unusual about each row."""
+        """Return the columns on anomalies of each row."""
         nothing = found.n_observed == 0
         percentiles = self._reference.find_percentiles(found.surprises, found.n_observed)
         surprising = np.maximum(found.variables, 0)
@@ -195,7 +197,7 @@ class TableScorer:
         }
 
     def _take_levels(self, codes: IntArray, name: str) -> pa.Array:
-        """Levels of a variable, null where missing."""
+        """Return the levels of a variable, null if missing."""
         levels = codes[:, self.model.schema.position(name)].astype(np.int32)
         return _name(levels, pa.array(self.model.schema[name].levels, pa.string()), levels < 0)
 
@@ -213,7 +215,7 @@ class TableScorer:
 
 
 def digest_model(model: Mixture) -> str:
-    """SHA-256 of a model's schema and parameters, in hexadecimal: equal models, equal digests."""
+    """Return the SHA-256 digest of a model's schema and parameters, in hexadecimal; equal models have equal digests."""
     digest = hashlib.sha256(model.schema.digest.encode())
     own, _ = model.list_parts()
     for values in (model.prior, model.factors, *(values for values, _ in own.values())):
@@ -223,7 +225,7 @@ def digest_model(model: Mixture) -> str:
 
 
 def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
-    """Columns sample and row of stored samples, null where there is none: "" and -1."""
+    """Return the columns ``sample`` and ``row`` of stored samples; "" and -1 become null."""
     columns: dict[str, pa.Array] = {}
     if samples is not None:
         columns["sample"] = pa.array([name or None for name in samples], pa.string())
@@ -237,5 +239,5 @@ def _name(positions: IntArray, names: pa.Array, mask: np.ndarray | None) -> pa.D
 
 
 def _narrow(values: FloatArray, mask: np.ndarray) -> pa.Array:
-    """Values in seven digits: what they say has no more, and files are half as large."""
+    """Convert values to float32, which is precise enough for scores and halves the size of files."""
     return pa.array(values.astype(np.float32), mask=mask)

@@ -1,4 +1,4 @@
-"""Latent states described: what distinguishes each, as arrays, as sentences, and in the summary of a model."""
+"""Descriptions of latent states by their distinguishing levels: as arrays, as text, and in the summary of a model."""
 
 from __future__ import annotations
 
@@ -26,34 +26,33 @@ from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
 SHOWN_LEVELS = 6
-"""Levels per state that are listed by default."""
+"""Default number of levels listed per state."""
 
 MIN_LIFT = 1.1
-"""Levels whose lift is below distinguish nothing that a person would care for."""
+"""Minimum lift of a distinguishing level; smaller differences are of no practical interest."""
 
 
 @dataclass(frozen=True, eq=False)
 class StateProfiles:
-    """Latent states, the largest first, and what distinguishes each.
+    """Latent states, the largest first, with the distinguishing levels of each.
 
     Parameters
     ----------
     states
-        int64 of shape (rank,): states by size; equal ones in their order.
+        int64 of shape (rank,): positions of the states by descending size; ties keep the order of the model.
     sizes
         float64 of shape (rank,): probability of each of ``states``, descending.
     divergences
-        float64 of shape (rank,), nats: sum over variables of the divergence of the state's PMF from the marginal. 0 for
-        a state that is as everybody is.
+        float64 of shape (rank,), nats: sum over variables of the Kullback-Leibler divergence of the state's PMF from
+        the marginal; 0 if the state does not differ from the population.
     levels
-        int64 of shape (rank, n_shown): rows of the factors, those that distinguish the state most first; -1 where there
-        are no more.
+        int64 of shape (rank, n_shown): rows of the factors, the most distinguishing first, padded with -1.
     variables
-        int64 of shape (rank, n_shown): positions of their variables; -1 likewise.
+        int64 of shape (rank, n_shown): positions of their variables, padded with -1.
     probabilities, marginals
-        float64 of shape (rank, n_shown): probability of the level in the state, and of all; NaN likewise.
+        float64 of shape (rank, n_shown): probability of the level in the state, and overall; padded with NaN.
     lifts
-        float64 of shape (rank, n_shown): the one divided by the other, at least the limit that was given; NaN likewise.
+        float64 of shape (rank, n_shown): ratio of the two, at least ``min_lift``; padded with NaN.
     """
 
     states: IntArray
@@ -74,7 +73,7 @@ def profile_states(
     n_shown: int = SHOWN_LEVELS,
     min_lift: float = MIN_LIFT,
 ) -> StateProfiles:
-    """Find what distinguishes latent states: levels that are likelier in a state than elsewhere.
+    """Find the distinguishing levels of latent states: those more probable in a state than overall.
 
     Parameters
     ----------
@@ -85,9 +84,9 @@ def profile_states(
     offsets
         int64 of shape (n_variables + 1,); variable j owns rows ``offsets[j]:offsets[j + 1]``.
     n_shown
-        Levels to list per state, at least 0; there are fewer columns where there are fewer levels.
+        Number of levels to list per state, at least 0; limited to the number of levels.
     min_lift
-        Least ratio of a level's probability in the state to its marginal, at least 1.
+        Minimum ratio of a level's probability in the state to its marginal, at least 1.
 
     Returns
     -------
@@ -96,14 +95,14 @@ def profile_states(
     Raises
     ------
     SchemaError, RankError
-        If the arrays are no model.
+        If the arrays do not form a model.
     PmfError
         If n_shown or min_lift is out of range.
 
     Notes
     -----
-    Levels are ordered by ``p log(p / q)``, nats, with p the level's probability in the state and q its marginal: the
-    level's share of the divergence. The lift ``p / q`` alone would list levels that hardly anybody has.
+    Levels are ordered by their contribution to the divergence, ``p log(p / q)`` in nats, where p is the probability of
+    the level in the state and q its marginal. The lift ``p / q`` alone would favour very rare levels.
 
     Examples
     --------
@@ -117,7 +116,7 @@ def profile_states(
     if not min_lift >= 1:
         raise PmfError(f"min_lift is {min_lift}; give at least 1, which lists all that is likelier")
     marginals = factors @ prior
-    # a level that nobody has distinguishes nothing, whatever a state of size 0 says
+    # a level of probability 0 distinguishes no state, even if an empty state gives it mass
     lifts = np.where(
         marginals[:, None] > FLOOR, factors / np.maximum(marginals, FLOOR)[:, None], 1.0
     )
@@ -145,16 +144,16 @@ def profile_states(
 
 
 LEAST_PROBABILITY = 0.1
-"""Probability from which a level may describe a state: what nine of ten samples lack says little."""
+"""Minimum probability of a level that describes a state: one that nine of ten samples lack is not informative."""
 
 LEAST_LIFT = 1.2
-"""Lift from which a level describes a state; a level that is rarer there than elsewhere has one below 1 / this."""
+"""Minimum lift of a level that describes a state; a rare level must have a lift below the inverse."""
 
 STANDARD_ERRORS = 3.0
-"""Standard errors, where counts are known, by which a probability given the state has to differ from that of all."""
+"""Minimum difference, in standard errors, of a probability given the state from the overall one."""
 
 CLEAR_SHIFT = 0.1
-"""Standard deviations from which the values of an ordinal variable are called higher or lower."""
+"""Minimum shift, in standard deviations, for the values of an ordinal variable to be called higher or lower."""
 
 
 @dataclass(frozen=True)
@@ -178,13 +177,13 @@ class DescribingLevel:
 
     @property
     def lift(self) -> float:
-        """How many times as probable the level is given the state."""
+        """Ratio of the probability given the state to the overall probability."""
         return self.probability / max(self.overall, FLOOR)
 
 
 @dataclass(frozen=True)
 class ShiftedVariable:
-    """An ordinal variable whose expected value in a state is not that over all samples.
+    """An ordinal variable whose expected value in a state differs from that over all samples.
 
     Parameters
     ----------
@@ -201,7 +200,7 @@ class ShiftedVariable:
 
 @dataclass(frozen=True)
 class StateDescription:
-    """One latent state.
+    """Description of one latent state.
 
     Parameters
     ----------
@@ -210,12 +209,12 @@ class StateDescription:
     prior
         Its share of the samples.
     frequent, rare
-        Levels that describe it, the most distinguishing first: one at most of each variable.
+        Levels that describe it, the most distinguishing first; at most one per variable.
     n_higher, n_lower
-        Ordinal variables whose expected value given the state is above and below that over all samples, by more than
-        ``CLEAR_SHIFT`` standard deviations.
+        Numbers of ordinal variables whose expected value given the state is above or below that over all samples by
+        more than ``CLEAR_SHIFT`` standard deviations.
     shifted
-        Ordinal variables whose expected value differs most, beyond chance, the most first.
+        Ordinal variables with the largest significant shifts of the expected value, in descending order.
     """
 
     state: int
@@ -237,14 +236,14 @@ def describe_states(
     model
         The model.
     most
-        Levels to list of a state, at most, frequent and rare each, and shifted variables; at least 0.
+        Maximum number of frequent levels, of rare levels, and of shifted variables per state; at least 0.
     level_counts
-        int64 of shape (n_levels,): training samples that hold each level. With them a level describes a state only
-        beyond chance. None takes all differences as sure.
+        int64 of shape (n_levels,): number of training samples with each level, used to keep only significant
+        differences. If None, all differences are treated as significant.
 
     Returns
     -------
-    A description per state, the largest first.
+    One description per state, the largest first.
 
     Raises
     ------
@@ -253,9 +252,9 @@ def describe_states(
 
     Notes
     -----
-    Frequent levels are in the order of `profile_states`, by p log(p / q), with p the probability given the state and q
-    that over all samples; rare ones by q log(q / p). The standard error of p is that of a share of the samples that
-    hold the variable, as many as are in the state.
+    Frequent levels are ordered as in `profile_states`, by p log(p / q), where p is the probability given the state and
+    q the overall one; rare levels are ordered by q log(q / p). The standard error of p is that of a proportion among
+    the expected number of samples that are in the state and have the variable observed.
     """
     if most < 0:
         raise PmfError(f"most is {most}; give at least 0")
@@ -299,13 +298,13 @@ def describe_states(
 
 
 def _find_sure_levels(model: Mixture, n_observed: IntArray | None) -> BoolArray:
-    """Levels whose probability given a state differs from that over all samples beyond chance: (n_levels, rank)."""
+    """Find levels whose probability given a state differs significantly from the overall one: (n_levels, rank)."""
     overall = (model.factors @ model.prior)[:, None]
     if n_observed is None:
         return np.asarray(model.factors != overall)
     by_level = n_observed[list_owners(model.schema.offsets)][:, None]
     in_state = np.maximum(by_level * model.prior, 1.0)
-    # with a pseudo-sample of either sort: a share of 0 or 1 has an error too
+    # one pseudo-sample with the level and one without, so that shares of 0 and 1 have a standard error
     drawn_in = (model.factors * in_state + 1) / (in_state + 2)
     errors = np.sqrt(drawn_in * (1 - drawn_in) / (in_state + 2))
     sure = np.abs(model.factors - overall) > STANDARD_ERRORS * errors
@@ -315,7 +314,7 @@ def _find_sure_levels(model: Mixture, n_observed: IntArray | None) -> BoolArray:
 def _find_clear_shifts(
     model: Mixture, shifts: FloatArray, positions: IntArray, n_observed: IntArray | None, state: int
 ) -> BoolArray:
-    """Ordinal variables whose expected value given a state is shifted, beyond chance: shape (n_ordinal,)."""
+    """Find ordinal variables whose expected value given a state is shifted significantly: shape (n_ordinal,)."""
     clear = np.abs(shifts) > CLEAR_SHIFT
     if n_observed is None:
         return clear
@@ -339,7 +338,7 @@ def _list_rare(given: FloatArray, overall: FloatArray, sure: BoolArray) -> list[
 def _describe(
     model: Mixture, levels: list[int], given: FloatArray, overall: FloatArray, most: int
 ) -> tuple[DescribingLevel, ...]:
-    """First levels of a list, one of each variable."""
+    """Describe the first levels of a list, at most one per variable."""
     schema, owners = model.schema, list_owners(model.schema.offsets)
     picked: dict[int, int] = {}
     for level in levels:
@@ -356,13 +355,13 @@ def _describe(
 
 
 SHOWN_LEVELS = 4
-"""Levels of a state that are listed."""
+"""Number of levels listed per state."""
 NAMED_FACTS = {"best": "best of, models", "mean": "mean of, models", "final": "fitted to all rows"}
-"""Facts on the origin of a model whose keys do not speak for themselves."""
+"""Labels of facts on the origin of a model whose keys are not self-explanatory."""
 
 
 def summarise_model(model: Mixture) -> Summary:
-    """Latent states by size with what distinguishes each, and how the model was fitted."""
+    """Summarise the latent states by size, with their distinguishing levels, and how the model was fitted."""
     facts = [
         (
             "variables",
@@ -388,9 +387,9 @@ def _format_fact(value: str | int | float) -> str:
 
 
 def tabulate_states(model: Mixture) -> SummaryTable:
-    """List the states by size, each with the levels that distinguish it and how much likelier they are there.
+    """List the states by size, each with its distinguishing levels and their lifts.
 
-    Of states that are points of traits the variables are listed, with what the traits move.
+    If the states are quadrature points of traits, list the variables with their trait parameters instead.
     """
     if model.trait_model is not None and model.folding is None:
         return _tabulate_traits(model.trait_model)
@@ -415,7 +414,7 @@ def tabulate_states(model: Mixture) -> SummaryTable:
 
 
 def _tabulate_traits(traits: TraitModel) -> SummaryTable:
-    """List the discriminations of the variables, with the levels they contrast, and the thresholds of one trait."""
+    """List the discriminations of the variables, the levels they contrast and, for a single trait, the thresholds."""
     found, schema = Discriminations.find(traits), traits.schema
     owners = np.searchsorted(schema.offsets, found.steps[:, 0], "right") - 1
     rows = []
@@ -435,7 +434,7 @@ def _tabulate_traits(traits: TraitModel) -> SummaryTable:
 
 
 def _describe_levels(schema: Schema, profiles: StateProfiles, row: int) -> str:
-    """Levels of a state, as in "smokes=yes 83 % (2.1 times)"."""
+    """Format the levels of a state, as in "smokes=yes 83 % (2.1 times)"."""
     parts = []
     for column, level in enumerate(profiles.levels[row].tolist()):
         if level < 0:

@@ -1,4 +1,4 @@
-"""Expectation-maximisation: sufficient statistics of a block, their sums, and the update from them."""
+"""Expectation-maximisation: sufficient statistics of a block, their sums, and the parameter update."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class EMStatistics:
     Parameters
     ----------
     level_mass
-        float64 of shape (n_levels, rank): posterior mass of the samples that hold each level.
+        float64 of shape (n_levels, rank): posterior mass of the samples with each level.
     state_mass
-        float64 of shape (rank,): posterior mass of the samples with anything observed.
+        float64 of shape (rank,): posterior mass of the samples with at least one observed cell.
     log_likelihood
-        Nats, over the samples.
+        Log-likelihood of the samples, nats.
     n_rows
         Number of samples, or the sum of their weights.
     """
@@ -39,7 +39,7 @@ class EMStatistics:
 
     @classmethod
     def zero(cls, n_levels: int, rank: int) -> EMStatistics:
-        """Statistics of no samples: added to others, they change nothing."""
+        """Return the statistics of no samples, the identity of addition."""
         return cls(np.zeros((n_levels, rank)), np.zeros(rank), 0.0, 0)
 
     @property
@@ -49,12 +49,12 @@ class EMStatistics:
 
 
 def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:
-    """Sum of the statistics of each model over parts of the samples, in the order of the parts."""
+    """Sum the statistics of each model over parts of the samples, in the order of the parts."""
     return [sum_fields(of_model) for of_model in zip(*parts, strict=True)]
 
 
 def sum_fields(parts: Sequence[S]) -> S:
-    """Sum dataclasses of arrays and numbers, at least one, in the order given: equal order, equal bits."""
+    """Sum one or more dataclasses of arrays and numbers; the same order gives bitwise equal results."""
     sums: dict[str, object] = {}
     for field in fields(parts[0]):  # type: ignore[arg-type]
         values = [getattr(part, field.name) for part in parts]
@@ -66,14 +66,14 @@ def sum_fields(parts: Sequence[S]) -> S:
 
 
 Evaluate: TypeAlias = Callable[[P], EMStatistics]
-"""E-step: sufficient statistics of all training samples under parameters."""
+"""E-step: maps parameters to the sufficient statistics of all training samples."""
 
 Assessor: TypeAlias = Callable[[P], float]
-"""Log-likelihood of held-out samples under parameters, nats per sample."""
+"""Function that returns the log-likelihood of held-out samples under given parameters, nats per sample."""
 
 
 def take_logs(prior: FloatArray, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Logarithms of a model's parameters, floored; what block statistics are computed from."""
+    """Return the floored logarithms of a model's parameters, from which block statistics are computed."""
     return np.log(np.maximum(prior, FLOOR)), np.log(np.maximum(factors, FLOOR))
 
 
@@ -84,22 +84,22 @@ def em_statistics(
     log_factors: FloatArray,
     strata: StrataArray | None = None,
 ) -> EMStatistics:
-    """E-step over one block.
+    """Run the E-step on one block.
 
     Parameters
     ----------
     block
-        Valid samples; rows with nothing observed add nothing but to the number of rows.
+        Valid samples; rows with nothing observed contribute only to the number of rows.
     offsets
         int64 of shape (n_variables + 1,).
     log_prior, log_factors
         As from `take_logs`: float64 of shapes (rank,) and (n_levels, rank).
     strata
-        int32 of shape (n_rows,), where priors differ: the row of log_prior, (n_strata, rank), that each sample has.
+        int32 of shape (n_rows,): each sample's row of log_prior, (n_strata, rank), if priors differ between strata.
 
     Returns
     -------
-    The block's sufficient statistics: the same bits for a dense and a sparse block of the same samples.
+    Sufficient statistics of the block, bitwise equal for a dense and a sparse block of the same samples.
 
     References
     ----------
@@ -123,7 +123,7 @@ def m_step(
     prior: FloatArray,
     factors: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Maximise the expected log-likelihood plus the log-density of the pseudo-counts.
+    """Run the M-step: maximise the expected log-likelihood plus the log-density of the pseudo-counts.
 
     Parameters
     ----------
@@ -132,13 +132,13 @@ def m_step(
     offsets
         int64 of shape (n_variables + 1,).
     pseudo_counts
-        Pseudo-counts.
+        Pseudo-counts, added to the expected counts.
     prior, factors
-        The model that the statistics were computed under: parameters without any mass keep their value.
+        The model under which the statistics were computed; parameters without any mass keep their values.
 
     Returns
     -------
-    Prior (rank,) and factors (n_levels, rank); every variable's rows sum to 1 per column.
+    Prior (rank,) and factors (n_levels, rank); the rows of each variable sum to 1 per column.
     """
     mass = statistics.level_mass + pseudo_counts.levels[:, None]
     states = statistics.state_mass + pseudo_counts.state

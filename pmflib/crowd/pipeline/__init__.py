@@ -1,1 +1,1 @@
-"""Label logs in a store: what exists for the pipeline alone."""
+"""Label logs in a store: the parts used only by the pipeline."""

@@ -1,4 +1,4 @@
-"""Dask tasks on groups of blocks of a stored label log, and the memory of the stages."""
+"""Dask tasks on groups of blocks of a stored label log, and memory plans of the stages."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _read_voted(
 def count_worker_pairs_of_groups(
     groups: Sequence[Sequence[BlockReference]], n_workers: int, n_classes: int, topic: str
 ) -> WorkerPairCounts:
-    """Count the pairs of workers of several groups, one group after the other, which limits the memory.
+    """Count the pairs of workers of several groups, one group after another to limit the memory.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def work_on_blocks(
     function: Callable[..., R],
     *shared: Any,
 ) -> R:
-    """Call a function with the blocks of a group, which are read by `load_voted` unless they are loaded."""
+    """Call a function with the blocks of a group, which `load_voted` reads unless they are already in memory."""
     references = [block for block in group if isinstance(block, BlockReference)]
     if references:
         return function(load_voted(references, n_workers, n_classes, known), *shared)
@@ -156,14 +156,14 @@ def call_with_groups(
     function: Callable[..., R],
     *shared: Any,
 ) -> R:
-    """Call a function with the tasks of all groups, which are read one after the other."""
+    """Call a function with the tasks of all groups, which are read one after another."""
     blocks = (block for group in groups for block in load_voted(group, n_workers, n_classes, known))
     scored = (ScoredBlock(each.labels, score_tasks(each, weights), each.codes) for each in blocks)
     return function(scored, *shared)
 
 
 def compare_fold(item: tuple[Sequence[BlockReference], CrowdModel, CrowdModel]) -> FloatArray:
-    """Sum the gains over the tasks of a fold, which neither of two models has seen: see `sum_gains`."""
+    """Sum the gains over the tasks of a fold that was held out from both models: see `sum_gains`."""
     group, new, live = item
     return sum_gains(_read_joined(group, new.n_workers, new.n_classes), new, live)
 
@@ -228,9 +228,9 @@ def label_fold(
     part
         Blocks of the fold, and the Parquet file to write.
     reader
-        Reads the tasks.
+        Reader of the tasks.
     rule
-        How their probabilities are computed.
+        Rule for computing their probabilities.
 
     Returns
     -------
@@ -257,7 +257,7 @@ def label_fold(
 
 
 def check_method(method: str, n_workers: int, n_classes: int) -> None:
-    """Check that a method of co-occurrences can process so many workers, before their pairs are counted.
+    """Check that a co-occurrence method can process the number of workers, before their pairs are counted.
 
     Raises
     ------
@@ -277,7 +277,7 @@ def plan_label_passes(
     n_subclasses: int = 1,
     n_waiting: int = 10,
 ) -> MemoryPlan:
-    """Plan the memory of passes over a label log that is read again each time, and of labelling its tasks.
+    """Plan the memory of passes that read a label log again each time, and of labelling its tasks.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def plan_label_passes(
     most_rows = max((sum(block.n_rows for block in group) for group in groups), default=0)
     n_rows = min(most_rows, max(1, MOST_CELLS // n_classes))
     parts["labels of a group of tasks, by every thread"] = n_threads * _weigh_group(groups)
-    # at worst every task is a stratum; weights of strata, and temporary arrays
+    # in the worst case every task is a stratum; weights of strata, and temporary arrays
     table = 8 * n_subclasses * n_classes * n_rows
     parts[f"votes of {n_rows:,} tasks and their strata, by every thread"] = n_threads * 7 * table
     rounds = 2 * 8 * n_workers * n_classes**2
@@ -378,17 +378,17 @@ def plan_pair_method(method: str, n_pairs: int, n_workers: int, n_classes: int) 
 
 
 def _weigh_pair(n_classes: int) -> int:
-    """Memory of the counts, or of the marginal, of one pair of workers, bytes."""
+    """Return the memory of the counts, or of the marginal, of one pair of workers, in bytes."""
     return 8 * n_classes**2 + 24
 
 
 def _weigh_group(groups: Sequence[Sequence[BlockReference]]) -> int:
-    """Memory of the largest group while it is read, joined and split, bytes."""
+    """Return the memory of the largest group while it is read, joined and split, in bytes."""
     return max(
         (sum(3 * b.nbytes + 24 * b.n_observed for b in group) for group in groups), default=0
     )
 
 
 def _count_label_pairs(group: Sequence[BlockReference]) -> int:
-    """Approximate number of pairs of labels of the same task, as if all tasks of a block had equally many labels."""
+    """Estimate the number of pairs of labels of the same task, as if all tasks of a block had equally many labels."""
     return sum(block.n_observed**2 // max(2 * block.n_rows, 1) for block in group)

@@ -30,7 +30,7 @@ from pmflib.store.file_digests import read_checked
 from pmflib.store.sample_blocks import BlockReference
 
 PREDICTIONS = "predictions"
-"""Folder of the predictions, an array for each fold, in the folder of their artefact."""
+"""Folder of the predictions in the folder of their artefact, with one array per fold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +68,12 @@ class Predictions:
 def read_class_probabilities(
     source: Source, config: SourceOptions, classes: Sequence[str]
 ) -> Predictions:
-    """Read the file of a classifier: a row per task, with the log's column for tasks, and one for each class.
+    """Read the file of a classifier: one row per task, with the log's column for tasks and one column per class.
 
     Parameters
     ----------
     source
-        The file, Parquet or CSV; other columns may be there.
+        The file, Parquet or CSV; other columns are ignored.
     config
         How files of the log are read.
     classes
@@ -82,7 +82,7 @@ def read_class_probabilities(
     Raises
     ------
     SourceError, SchemaError
-        If the file cannot be read, lacks a column, has no rows, or has rows that `scale_predictions` refuses.
+        If the file cannot be read, lacks a column, has no rows, or has rows that `scale_predictions` rejects.
     """
     assert config.sample is not None
     named = config.model_copy(update={"columns": None})
@@ -144,11 +144,11 @@ def predict_fold(
 
 
 def name_predictions(folder: str | Path, fold: int) -> str:
-    """Name the file of a fold, in a folder or an address of one."""
+    """Return the path of the file of a fold, given a folder or its address."""
     return f"{folder}/part-{fold:05}.npy"
 
 
 def read_predictions(folder: str, fold: int) -> FloatArray:
-    """Read what `predict_fold` wrote, float64 of shape (n_tasks, n_classes)."""
+    """Read class probabilities written by `predict_fold`, float64 of shape (n_tasks, n_classes)."""
     content = read_checked(find_local_path(name_predictions(folder, fold)))
     return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))

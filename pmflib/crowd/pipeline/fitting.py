@@ -35,7 +35,7 @@ CROWD_MODEL = "crowd-model"
 LABELS = "labels"
 """Folder of the true labels, a Parquet file per fold."""
 WORKERS = "workers.parquet"
-"""Table of the workers, beside the labels."""
+"""Table of the workers, next to the labels."""
 LOG_LIKELIHOODS = "log-likelihoods.npz"
 """File name of the checkpoint of the scored crowd models."""
 
@@ -90,7 +90,7 @@ def write_crowd_model(
     folder
         Existing folder.
     work
-        Folder of checkpoints: a search that was killed continues from there, to the same bits.
+        Folder of checkpoints, from which an interrupted search continues with bitwise equal results.
     on_scored
         Progress callback, given the number of models scored so far.
 
@@ -101,7 +101,7 @@ def write_crowd_model(
     Raises
     ------
     MemoryPlanError
-        If the pairs do not fit in memory as the method needs them.
+        If the pairs do not fit in memory in the form that the method needs.
     """
     counts = WorkerPairCounts.load(pairs / PAIRS)
     sizes = labels.n_workers, labels.n_classes
@@ -121,7 +121,7 @@ def write_crowd_model(
 
     score = remember_log_likelihoods(labels.measure_log_likelihood, kept, on_scored)
     n_labels, n_pairs, marginals = counts.n_labels, counts.n_pairs, counts.normalise()
-    # as many bytes as the marginals themselves
+    # the counts take as many bytes as the marginals
     del counts
     rng = np.random.default_rng(seed)
     model = fit_worker_pairs(marginals, n_labels, method, score=score, rng=rng)
@@ -149,17 +149,17 @@ def fit_stored_labels(
     plan
         Annotator model and limits of the passes.
     start
-        Folder written by `write_crowd_model`, for passes from the likeliest start; None starts from the votes.
+        Folder written by `write_crowd_model`, for passes from the most likely start; None starts from the votes.
     warm
         Model of these workers from which passes continue, with the same number of subclasses; None for another start.
     em
-        Whether passes follow a start; without them the start is the result.
+        Whether passes follow the start; if not, the start is the result.
     work
-        Folder of checkpoints: passes that were killed continue from there, to the same bits.
+        Folder of checkpoints, from which interrupted passes continue with bitwise equal results.
     on_pass
         Called after each pass.
     on_first_pass
-        Called after each pass of the short runs that find the likeliest start, whose number is not known in advance.
+        Called after each pass of the short runs that find the most likely start; their number is not known in advance.
 
     Returns
     -------
@@ -194,14 +194,15 @@ def fit_stored_labels(
 def remember_log_likelihoods(
     score: Assessor[CrowdModel], kept: Checkpoint[list[float]], on_scored: Callable[[int], None]
 ) -> Assessor[CrowdModel]:
-    """Wrap a score such that its values are kept in a file, and taken from there in the order of the calls.
+    """Wrap a scoring function to save its values in a file, and after a restart to return them in the order of calls.
 
     Parameters
     ----------
     score
-        Makes a pass over all tasks. After a restart it must be called with the same models in the same order.
+        Function that makes a pass over all tasks. After a restart it must be called with the same models in the same
+        order.
     kept
-        The file.
+        Checkpoint file of the values.
     on_scored
         Progress callback, given the number of calls so far.
     """
@@ -223,7 +224,7 @@ def remember_log_likelihoods(
 def write_worker_model(
     labels: StoredLabels, fit: CrowdState, folder: Path, *, least_folds: int, n_folds: int
 ) -> dict[str, object]:
-    """Write the model of the workers that passes have estimated, so that it can be promoted.
+    """Write the estimated model of the workers, so that it can be promoted.
 
     Parameters
     ----------
@@ -234,7 +235,7 @@ def write_worker_model(
     folder
         Existing folder.
     least_folds, n_folds
-        Smallest number of folds that are held out, and number of folds of the log.
+        Minimum number of folds to hold out, and number of folds of the log.
 
     Returns
     -------

@@ -31,26 +31,26 @@ from pmflib.store.sample_blocks import read_origins
 KNOWN = "known.parquet"
 """Table of the known labels, in the folder of their artefact."""
 QUARANTINE = "quarantine.parquet"
-"""Table of the rows of the file that were set aside."""
+"""Table of the quarantined rows of the file."""
 FIELDS = pa.schema([("partition", pa.string()), ("row", pa.int64()), ("class", pa.int32())])
-"""Columns of the table, in the order of partitions and rows: name of the partition's folder, row of it, and class."""
+"""Columns of the table, sorted by partition and row: name of the partition's folder, row in it, and class."""
 
 
 def read_known_rows(source: Source, config: SourceOptions, label: Variable) -> KnownRows:
-    """Read a file of known labels: a row per task, with the columns that the log has for tasks and labels.
+    """Read a file of known labels: one row per task, with the log's columns for tasks and labels.
 
     Parameters
     ----------
     source
-        The file; other columns may be there.
+        The file; other columns are ignored.
     config
         How files of the log are read. This file may have a header even if they have none.
     label
-        Classes, and texts that mean "missing".
+        Classes, and the texts that represent missing values.
 
     Returns
     -------
-    The rows, numbered from 1 as in the quarantine of the log. Unreadable rows are set aside as "malformed".
+    The rows, numbered from 1 as in the quarantine of the log. Unreadable rows are quarantined as "malformed".
 
     Raises
     ------
@@ -154,12 +154,12 @@ def find_known_in_partition(
 
 
 def read_known_codes(known: str, path: str, rows: IntArray) -> IntArray:
-    """Read the known class of tasks of a partition, -1 where it is unknown.
+    """Read the known classes of tasks of a partition, -1 if unknown.
 
     Parameters
     ----------
     known
-        Address of the table written by `write_known`; empty if nothing is known.
+        Address of the table written by `write_known`; empty without known labels.
     path
         Zarr group of the partition.
     rows
@@ -195,5 +195,5 @@ def _load(known: str) -> dict[str, tuple[IntArray, IntArray]]:
 
 
 def _name_partition(path: str) -> str:
-    """Name of a partition: the folder of its artefact."""
+    """Return the name of a partition: the folder of its artefact."""
     return str(path).rstrip("/").rsplit("/", 2)[-2]

@@ -1,10 +1,10 @@
 """Read the tasks of a stored label log in a canonical order: by fold, then by the hashes of their identifiers.
 
-A log that has grown in increments has other partitions than one that was read at once, and floating-point sums over
-other blocks have other bits. Therefore blocks are grouped by fold, which the hash of a task determines, and the tasks
-of a group are sorted by hash: passes depend only on the labels.
+The partitions of a log that has grown in increments differ from those of a log read at once, and floating-point sums
+over different blocks differ in their last bits. Therefore blocks are grouped by fold, which the hash of a task
+determines, and the tasks of a group are sorted by hash, so that passes depend only on the labels.
 
-Partitions that are older than some workers are encoded with a part of the schema; their levels are translated.
+Partitions older than some workers are encoded with a part of the schema; their levels are translated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ B = TypeVar("B", bound=BlockReference)
 
 
 MOST_REMEMBERED = 1 << 18
-"""Limit of the labels of a partition that a process caches: a megabyte or two, for each of 64 partitions."""
+"""Maximum number of labels of a partition that a process caches: one or two megabytes for each of 64 partitions."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ def list_label_blocks(
     store, dataset
         Store and dataset of the labels.
     schema
-        Schema of the log; partitions may be encoded with a part of it.
+        Schema of the log; partitions can be encoded with a part of it.
     folds
         Folds to list; None lists all.
 
     Raises
     ------
     StoreError
-        If the dataset or a partition is not in the store, or damaged.
+        If the dataset or a partition is missing from the store, or damaged.
     """
     known: dict[str, IntArray | None] = {schema.digest: None}
     chosen = None if folds is None else {*folds}
@@ -109,7 +109,7 @@ def list_label_blocks(
 
 
 def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
-    """Find the levels of a schema for those of a partition, as in `LabelReference`; None if they are equal."""
+    """Map the levels of a partition to those of a schema, as in `LabelReference`; None if they are equal."""
     own_workers, own_classes = _read_names(find_local_path(layer.path))
     if (own_workers, own_classes) == (schema.names, schema[0].levels):
         return None
@@ -200,7 +200,7 @@ def _count_labels(path: Path) -> int:
 
 @lru_cache(maxsize=64)
 def _remember_partition(path: Path) -> tuple[Block, HashArray]:
-    """Read and cache all rows of a small partition: opening many small ones takes longer than reading them."""
+    """Read and cache all rows of a small partition, because opening many small ones takes longer than reading them."""
     blocks = list_blocks(path)
     if not blocks:
         return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32)), np.zeros(0, np.uint64)
@@ -229,7 +229,7 @@ def _drop_unknown(indptr: IntArray, levels: IntArray) -> SparseBlock:
 
 
 def join_neighbours(group: Sequence[B]) -> list[B]:
-    """Sort references by partition, and join adjacent ones: single blocks are small to read."""
+    """Sort references by partition, and join adjacent ones, because single blocks are too small to read efficiently."""
     joined: list[B] = []
     for block in sorted(group, key=attrgetter("path", "start")):
         last = joined[-1] if joined else None

@@ -21,24 +21,24 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 
 MOST_COMPARED = 1_000_000
-"""Approximate limit of the new labels whose pairs are counted; of more, only some folds are used."""
+"""Approximate maximum number of new labels whose pairs are counted; if there are more, only some folds are used."""
 MOST_BEFORE = 200_000
-"""Approximate limit of the labels of the last run in the comparison: they determine the agreement to a tenth of a per
-cent."""
+"""Approximate maximum number of labels of the last run in the comparison, enough to estimate the agreement to a tenth
+of a per cent."""
 
 
 @dataclass(frozen=True, eq=False)
 class NewPairs:
-    """Pairs of labels of one task.
+    """Pairs of labels of the same task.
 
     Parameters
     ----------
     new
-        Pairs of which at least one label is new since the last run, minus removed pairs.
+        Pairs with at least one label that is new since the last run, minus removed pairs.
     n_tasks
         Number of tasks that may have such pairs.
     pairs, agreeing
-        Number of pairs of the last run, and of those with two equal labels.
+        Number of pairs of the last run, and number of those with two equal labels.
     """
 
     new: WorkerPairCounts
@@ -48,7 +48,7 @@ class NewPairs:
 
 
 def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: Schema) -> NewPairs:
-    """Count the pairs of labels that a label log has and the last one did not have.
+    """Count the pairs of labels in a label log that are not in the last one.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: S
     Raises
     ------
     StoreError
-        If a dataset is not in the store, or damaged.
+        If a dataset is missing from the store, or damaged.
     """
     now, before = (list_label_blocks(store, each, schema) for each in (dataset, last))
     change = compare_blocks(before, now)
@@ -73,7 +73,7 @@ def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: S
     gone = _count_pairs(removed, schema)
     gone = replace(gone, counts=-gone.counts, n_labels=-gone.n_labels)
     new = WorkerPairCounts.merge([_count_pairs(added, schema), gone])
-    # removals may exceed additions
+    # removals can exceed additions
     new = replace(new, counts=np.maximum(new.counts, 0), n_labels=np.maximum(new.n_labels, 0))
     few = _choose_folds(before, folds, MOST_BEFORE)
     labels = _read([block for block in before if block.fold in few], schema)

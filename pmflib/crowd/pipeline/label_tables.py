@@ -1,4 +1,4 @@
-"""Tables of true labels, and crowd models, as the pipeline writes them."""
+"""Tables of true labels and crowd models, in the format of the pipeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 N_UNCERTAIN = 10
-"""Number of tasks in a summary for which another label would help most."""
+"""Number of tasks listed in a summary for which another label would help most."""
 
 
 def name_labels(folder: str, fold: int) -> str:
@@ -50,7 +50,7 @@ def make_label_table(
     is_known: BoolArray,
     classes: Sequence[str],
 ) -> pa.Table:
-    """Make a table with a row per task: label, its probability, number of labels, and all probabilities.
+    """Make a table with one row per task: label, its probability, number of labels, and all probabilities.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _order_uncertain(table: pa.Table) -> pa.Array:
 
 
 class AskedTask(TypedDict):
-    """An uncertain task and the worker to ask, as in `pmflib.crowd.Aggregation.ask_again`; None is a new worker."""
+    """An uncertain task and the worker to ask, as in `pmflib.crowd.Aggregation.ask_again`; None means a new worker."""
 
     task: str
     label: str
@@ -189,12 +189,12 @@ def save_crowd_model(path: Path, model: CrowdModel, rng: np.random.Generator) ->
 
 
 def load_crowd_model(path: Path) -> tuple[CrowdModel, np.random.Generator]:
-    """Read what `save_crowd_model` wrote, to the same bits: the generator continues where it was.
+    """Read a crowd model written by `save_crowd_model`, bitwise equal; the random generator continues from its state.
 
     Raises
     ------
     StoreError
-        If the group is absent, damaged, or holds something else.
+        If the group is missing, damaged, or not a crowd model.
     """
     arrays, attributes = read_arrays(path, kind=KIND)
     model = CrowdModel(

@@ -95,7 +95,7 @@ class StoredLabels(LabelSource, StoredBlocks):
     Raises
     ------
     StoreError
-        If the dataset is damaged, or not in the store.
+        If the dataset is damaged, or missing from the store.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         self.with_known = known is not None
 
     def digest(self) -> str:
-        """SHA-256 of the labels, the schema and the known labels, in hexadecimal: it identifies checkpoints."""
+        """SHA-256 digest of the labels, the schema and the known labels, in hexadecimal; identifies checkpoints."""
         return digest_fit(super().digest(), *self._digests)
 
     @cached_property
@@ -147,7 +147,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         plan_worker
             Plans the other memory of a worker, given its number of threads.
         """
-        # the stratum of every task, and at worst one stratum per task
+        # the stratum of every task, and in the worst case one stratum per task
         votes = (12 + 8 * self.n_classes) * self.n_tasks
         needed = votes + sum(block.nbytes for block in self.blocks)
         if needed > self.memory.find_spare(plan_worker) // 2:
@@ -168,7 +168,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         name: str = "",
         meanwhile: Callable[[], None] | None = None,
     ) -> list[R]:
-        """Map the function over groups of blocks; without tasks it is called with an empty list."""
+        """Map the function over groups of blocks; if there are no tasks, it is called with an empty list."""
         if not self.groups:
             return [function([], *shared) for shared in each]
         own = self.n_workers, self.n_classes, self.known, function
@@ -188,7 +188,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         result_bytes: int = 0,
         name: str = "",
     ) -> Callable[[], list[R]]:
-        """Return a function that does `map_each`."""
+        """Return a function that runs `map_each`."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
         return partial(self.map_each, function, merge, each, **options)
 
@@ -218,7 +218,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         try:
             self.memory.check(lambda n: plan_worker_counts(groups, *sizes, n))
         except MemoryPlanError:
-            # most pairs of a large crowd share no task: find out how many may, before giving up
+            # most pairs of a large crowd share no task: count how many may do so before giving up
             n_pairs = self.count_label_pairs()
             self.memory.check(lambda n: plan_worker_counts(groups, *sizes, n, n_pairs))
         # each thread holds one set of counts
@@ -250,7 +250,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         return sum(map_items(self.client, count_group_label_pairs, groups, *sizes))
 
     def score_under(self, model: CrowdModel) -> StoredTasks:
-        """Return the tasks with their posterior under a crowd model, which each map computes again."""
+        """Return the tasks with their posterior under a crowd model, which is recomputed for each map."""
         return StoredTasks(self, LogWeights.from_model(model, with_votes=False))
 
     def hold_out(self, model: CrowdModel, least: int, n_folds: int) -> dict[int, CrowdModel]:
@@ -261,7 +261,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         model
             Model estimated from all tasks.
         least
-            Smallest number of folds that are held out.
+            Minimum number of folds to hold out.
         n_folds
             Number of folds of the log.
         """
@@ -278,7 +278,7 @@ class StoredLabels(LabelSource, StoredBlocks):
             (part,) = map_items(
                 self.client, work_on_blocks, [blocks], *own, evaluate_blocks, weights
             )
-            # rounding may leave negative numbers for workers without other tasks
+            # rounding can leave negative numbers for workers without other tasks
             found[fold] = update_crowd_model(
                 np.maximum(total.level_mass - part.level_mass, 0.0),
                 np.maximum(total.state_mass - part.state_mass, 0.0),
@@ -293,7 +293,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         Parameters
         ----------
         new, live
-            Models of the same classes; workers that a model does not know label like all others together.
+            Models of the same classes; workers unknown to a model have the pooled confusion matrix.
         """
         both = new.fit_to(self.workers).held_out, live.fit_to(self.workers).held_out
         items = [
@@ -331,7 +331,7 @@ class StoredLabels(LabelSource, StoredBlocks):
         return sum(found)
 
     def list_folds(self) -> list[tuple[int, list[BlockReference]]]:
-        """Folds that have tasks, in order, and the blocks of each."""
+        """List the folds that have tasks, in order, and the blocks of each."""
         return [(fold, [*blocks]) for fold, blocks in groupby(self.blocks, key=attrgetter("fold"))]
 
 
@@ -384,7 +384,7 @@ class StoredTasks(ScoredTasks):
         Parameters
         ----------
         rule
-            How probabilities are computed.
+            Rule for computing probabilities.
         folder
             Existing folder.
         on_fold
@@ -417,7 +417,7 @@ def _join_lists(parts: Sequence[list[SparseBlock]]) -> list[SparseBlock]:
 
 
 def _join_groups(groups: Groups, n_threads: int) -> Groups:
-    """Join groups for counting: merges are expensive, but all threads need work."""
+    """Join groups for counting, because merges are expensive, but keep all threads busy."""
     n_joined = max(1, min(COUNTING_COARSENESS, len(groups) // n_threads))
     return [
         [block for group in groups[start : start + n_joined] for block in group]

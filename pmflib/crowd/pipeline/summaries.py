@@ -22,14 +22,14 @@ class PairsSummary:
 
 @dataclass(frozen=True)
 class KnownSummary:
-    """Known labels that were given.
+    """Summary of the known labels of a run.
 
     Parameters
     ----------
     known
         Number of tasks of the log whose label is known.
     set_aside
-        Number of rows that were set aside, by reason.
+        Number of quarantined rows, by reason.
     """
 
     known: int
@@ -49,7 +49,7 @@ class LabelSummary:
     Parameters
     ----------
     tasks, labels, workers
-        Numbers.
+        Numbers of tasks, labels and workers.
     classes, prior
         Names of the classes, and their shares of the tasks.
     pseudo_count
@@ -61,7 +61,7 @@ class LabelSummary:
     power
         Power of the labels in the calibrated probabilities.
     left_out_power
-        Power that predicts left-out labels best.
+        Power that best predicts left-out labels.
     shared_error
         Share of shared errors.
     classifier_power
@@ -69,7 +69,7 @@ class LabelSummary:
     alpha
         Krippendorff's alpha; None if undefined.
     compared_labels
-        Number of labels of tasks with several labels; without any, the accuracy of workers cannot be estimated.
+        Number of labels of tasks with several labels; if 0, the accuracy of workers cannot be estimated.
     majority_agreement
         Share of the tasks whose label is that of the majority; None without labels.
     unused_classes

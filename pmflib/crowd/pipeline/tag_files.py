@@ -20,9 +20,9 @@ from pmflib.store.table_files import hold_output, write_file
 TAGS = "tags.parquet"
 """Table of the tasks with their tags."""
 WORKERS = "workers.parquet"
-"""Table of the workers, beside it."""
+"""Table of the workers, in the same folder."""
 REJECTED = "quarantine.parquet"
-"""Table of the rows that were set aside, with reasons; it may be empty."""
+"""Table of the quarantined rows, with reasons; may be empty."""
 MODEL = "model"
 """Joint PMF of the tags, for `pmflib.JointPMF.load`."""
 
@@ -39,7 +39,7 @@ def read_tag_files(
     config
         How files are read, including the columns of the task, the worker and the tag.
     tags
-        All possible tags; None takes all tags of the files.
+        All possible tags; None uses all tags in the files.
 
     Raises
     ------
@@ -66,12 +66,12 @@ def read_tag_files(
 
 
 def write_tags(found: TagAggregation, folder: Path) -> None:
-    """Write tags, workers, rows set aside and the joint PMF into a folder, replacing earlier results.
+    """Write tags, workers, quarantined rows and the joint PMF to a folder, replacing earlier results.
 
     Raises
     ------
     ConfigError
-        If another process writes to the folder.
+        If another process is writing to the folder.
     """
     with hold_output(folder):
         rejected = found.log.quarantine

@@ -1,4 +1,4 @@
-"""Save, compare and apply models of workers, whose workers may change.
+"""Save, compare and apply worker models, also when the set of workers changes.
 
 For some folds, a model has a copy that was estimated without the labels of the fold. Two models are compared by how
 well these copies predict each label of a held-out task from its other labels.
@@ -23,10 +23,10 @@ KIND = "worker-model"
 MODEL = "worker-model"
 """Zarr group of the model, in the folder of its artefact."""
 ENOUGH_HELD_OUT = 20_000
-"""Approximate number of held-out labels: the standard error of their gain is about a thousandth of a nat. Small logs
-hold out all folds in turn."""
+"""Approximate number of held-out labels, for which the standard error of the gain is about a thousandth of a nat. In
+small logs, all folds are held out in turn."""
 HALF_LABEL = 0.5
-"""Pseudo-count in every cell of confusion matrices that are not shrunk, for predictions."""
+"""Pseudo-count in every cell of unshrunk confusion matrices, for predictions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class WorkerModel:
             arrays["intercepts"] = (model.intercepts, ("class",))
         attributes = {
             "kind": KIND,
-            # for erasures
+            # erasures need the dimensions
             "dimensions": {name: dims for name, (_, dims) in arrays.items()},
             "workers": list(self.workers),
             "classes": list(self.classes),
@@ -88,12 +88,12 @@ class WorkerModel:
 
     @classmethod
     def load(cls, path: Path) -> WorkerModel:
-        """Read what `save` wrote, to the same bits.
+        """Read a model written by `save`, bitwise equal.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else.
+            If the group is missing, damaged, or not a worker model.
         """
         arrays, content = read_arrays(path, kind=KIND)
         kind = AnnotatorModel(**content["annotator_model"])
@@ -134,7 +134,7 @@ class WorkerModel:
 
 
 def _name_copiers(kind: AnnotatorModel, workers: Sequence[str]) -> list[list[list[str | float]]]:
-    """Groups of workers who repeat each other, by name, with their weights."""
+    """Return the groups of workers who repeat each other, by name, with their weights."""
     return [[[workers[worker], weight] for worker, weight in group] for group in kind.copiers]
 
 
@@ -153,7 +153,7 @@ def _place_copiers(
 
 
 def _choose_workers(model: CrowdModel, rows: IntArray) -> FloatArray:
-    """Mass of some workers, (n_chosen, n_classes, n_states); row -1 is an unknown worker."""
+    """Return the mass of some workers, (n_chosen, n_classes, n_states); row -1 means an unknown worker."""
     pooled = model.mass.sum(axis=0)
     pooled = pooled / np.maximum(pooled.sum(axis=0), FLOOR) * max(model.pseudo_count, 1.0)
     mass = np.concatenate([model.mass, pooled[None]])
@@ -161,7 +161,7 @@ def _choose_workers(model: CrowdModel, rows: IntArray) -> FloatArray:
 
 
 def count_held_out_folds(n_labels: int, n_folds: int, least: int) -> int:
-    """Number of folds with about ``ENOUGH_HELD_OUT`` labels, at least ``least``."""
+    """Return the number of folds with about ``ENOUGH_HELD_OUT`` labels, at least ``least``."""
     needed = -(-ENOUGH_HELD_OUT * n_folds // max(n_labels, 1))
     return min(n_folds, max(least, needed, 1))
 
@@ -174,7 +174,7 @@ def sum_gains(labels: SparseBlock, new: CrowdModel, live: CrowdModel) -> FloatAr
     labels
         Tasks as rows, labels as levels ``worker * n_classes + class``; tasks with one label are ignored.
     new, live
-        Models of the same workers and classes, neither of which has seen these tasks.
+        Models of the same workers and classes, both estimated without these tasks.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def sum_gains(labels: SparseBlock, new: CrowdModel, live: CrowdModel) -> FloatAr
 
 
 def _predict_others(labels: SparseBlock, model: CrowdModel) -> FloatArray:
-    """Log-probability of each label given the other labels of its task, summed by task, (n_tasks,), nats."""
+    """Compute the log-probability of each label given the others of its task, summed by task, (n_tasks,), nats."""
     if model.pseudo_count == 0:
         model = replace(model, mass=model.mass + HALF_LABEL)
     weights = LogWeights.from_model(model, with_votes=False)
@@ -216,4 +216,4 @@ def make_gain(sums: FloatArray) -> PairedGain:
 
 
 NO_GAIN = np.zeros(N_SUMS)
-"""Zero sums."""
+"""Sums of no gains."""

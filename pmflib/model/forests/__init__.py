@@ -1,1 +1,1 @@
-"""Local dependence: latent classes whose variables hang together by forests, one for all classes or one per class."""
+"""Local dependence: latent classes with forests of dependent variables, one shared by all classes or one per class."""

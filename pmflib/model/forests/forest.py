@@ -1,4 +1,4 @@
-"""Forests of variables, one per latent state: who is whose parent, and where the tables lie."""
+"""Forests of variables, one per latent state: parents, and the layout of the tables."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Forest:
     Parameters
     ----------
     parents
-        int32 of shape (rank, n_variables): position of the parent of each variable in each state; -1 is none.
+        int32 of shape (rank, n_variables): position of the parent of each variable in each state; -1 for none.
     offsets
         int64 of shape (n_variables + 1,).
 
     Raises
     ------
     PmfError
-        If shapes do not agree, a parent is no position of a variable, or variables follow one another in a circle.
+        If shapes do not agree, a parent is not the position of a variable, or the parents form a cycle.
     """
 
     parents: IntArray
@@ -44,17 +44,17 @@ class Forest:
                 "or -1"
             )
         object.__setattr__(self, "parents", np.ascontiguousarray(self.parents, np.int32))
-        # a circle shows where the order is made
+        # computing the order detects cycles
         assert self.order.size
 
     @classmethod
     def without_edges(cls, rank: int, offsets: IntArray) -> Forest:
-        """Forest of independent variables given the state."""
+        """Make a forest without edges: variables are independent given the state."""
         return cls(np.full((rank, offsets.size - 1), -1, np.int32), offsets)
 
     @staticmethod
     def join(forests: Sequence[Forest]) -> Forest:
-        """Forests of the states of several models of one schema, one after the other."""
+        """Concatenate the forests of the states of several models of one schema."""
         return Forest(np.concatenate([each.parents for each in forests]), forests[0].offsets)
 
     @property
@@ -64,7 +64,7 @@ class Forest:
 
     @property
     def n_edges(self) -> int:
-        """Number of edges, over all states."""
+        """Total number of edges over all states."""
         return int((self.parents >= 0).sum())
 
     @cached_property
@@ -74,7 +74,7 @@ class Forest:
 
     @cached_property
     def order(self) -> IntArray:
-        """Variables with every parent before its children: int32 of shape (rank, n_variables)."""
+        """Variables in topological order, parents first: int32 of shape (rank, n_variables)."""
         positions = np.arange(self.parents.shape[1])
         depths = np.zeros(self.parents.shape, np.int64)
         above = self.parents
@@ -101,12 +101,12 @@ class Forest:
 
     @property
     def n_entries(self) -> int:
-        """Entries of the tables of all states."""
+        """Total number of entries of the tables of all states."""
         return int(self._n_entries.sum())
 
     @property
     def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Parents, order and starts, as the kernels take them."""
+        """Parents, order and starts, as arguments of the kernels."""
         return self.parents, self.order, self.starts
 
     @cached_property
@@ -116,14 +116,14 @@ class Forest:
         return np.asarray(above * sizes, np.int64)
 
     def view_table(self, entries: FloatArray, state: int, variable: int) -> FloatArray:
-        """Table of a variable in a state, of shape (cardinality of the parent or 1, cardinality): a view of entries."""
+        """Return a view of the table of a variable in a state, of shape (parent's cardinality or 1, cardinality)."""
         start = int(self.starts[state, variable])
         size = int(self.offsets[variable + 1] - self.offsets[variable])
         return entries[start : start + int(self._n_entries[state, variable])].reshape(-1, size)
 
     @cached_property
     def rows(self) -> IntArray:
-        """First entry of each row of the tables, a PMF each: int64 of shape (n_rows,)."""
+        """First entry of each row (PMF) of the tables: int64 of shape (n_rows,)."""
         sizes = np.broadcast_to(np.diff(self.offsets), self.parents.shape).ravel()
         n_each = self._n_entries.ravel() // sizes
         first = np.repeat(self.starts.ravel(), n_each)
@@ -132,18 +132,18 @@ class Forest:
 
     @cached_property
     def row_sizes(self) -> IntArray:
-        """Entries of each row of the tables: int64 of shape (n_rows,)."""
+        """Number of entries of each row of the tables: int64 of shape (n_rows,)."""
         return np.diff(np.append(self.rows, self.n_entries))
 
     @cached_property
     def levels(self) -> IntArray:
-        """Level of the variable that each entry is of, in [0, n_levels): int64 of shape (n_entries,)."""
+        """Level of the variable for each entry, in [0, n_levels): int64 of shape (n_entries,)."""
         owners = np.repeat(np.tile(self.offsets[:-1], self.rank), self._n_entries.ravel())
         return owners + np.arange(self.n_entries) - np.repeat(self.rows, self.row_sizes)
 
     @cached_property
     def levels_above(self) -> IntArray:
-        """Level of the parent that each entry is of, in [0, n_levels), -1 at a root: int64 of shape (n_entries,)."""
+        """Level of the parent for each entry, in [0, n_levels), or -1 at a root: int64 of shape (n_entries,)."""
         above = np.where(self.parents >= 0, self.offsets[np.maximum(self.parents, 0)], -1)
         within = np.arange(self.n_entries) - np.repeat(self.starts.ravel(), self._n_entries.ravel())
         size = np.repeat(np.tile(np.diff(self.offsets), self.rank), self._n_entries.ravel())
@@ -151,23 +151,23 @@ class Forest:
 
     @cached_property
     def states(self) -> IntArray:
-        """State that each entry is of: int64 of shape (n_entries,)."""
+        """State of each entry: int64 of shape (n_entries,)."""
         return np.repeat(np.arange(self.rank), self._n_entries.sum(axis=1))
 
     @cached_property
     def has_parent(self) -> IntArray:
-        """Whether each entry is of a variable with a parent: bool of shape (n_entries,)."""
+        """Whether the variable of each entry has a parent: bool of shape (n_entries,)."""
         return np.repeat((self.parents >= 0).ravel(), self._n_entries.ravel())
 
     def normalise(self, entries: FloatArray, fallback: FloatArray) -> FloatArray:
-        """Scale the rows of tables to sum 1; rows without mass are those of the fallback, (n_entries,)."""
+        """Normalise the rows of tables to sum 1; rows without mass are taken from the fallback, (n_entries,)."""
         sums = np.repeat(np.add.reduceat(entries, self.rows), self.row_sizes)
         full = sums > FLOOR
         return np.where(full, entries / np.where(full, sums, 1.0), fallback)
 
     @cached_property
     def _pairs(self) -> IntArray:
-        """Number of the pair of levels, the parent's and the own, that each entry is of, alike in all states."""
+        """Index of each entry's pair of levels, of the parent and of the variable, the same in all states."""
         flat = (self.levels_above + 1) * int(self.offsets[-1]) + self.levels
         return np.asarray(np.unique(flat, return_inverse=True)[1])
 
@@ -183,11 +183,11 @@ class Forest:
         return np.asarray(summed, np.float64).reshape(n_levels, self.rank)
 
     def spread_levels(self, factors: FloatArray) -> FloatArray:
-        """Entries of the levels' own values, (n_levels, rank), whatever the parent's level: (n_entries,)."""
+        """Expand values of levels, (n_levels, rank), to entries, repeated over the parent's levels: (n_entries,)."""
         return np.asarray(factors[self.levels, self.states])
 
     def find_marginals(self, tables: FloatArray) -> FloatArray:
-        """PMF of each variable given the state, from the tables along the forests: (n_levels, rank)."""
+        """Compute the PMF of each variable given the state from the tables: (n_levels, rank)."""
         factors = np.empty((int(self.offsets[-1]), self.rank))
         for state in range(self.rank):
             for position in self.order[state].tolist():

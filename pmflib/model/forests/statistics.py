@@ -1,4 +1,4 @@
-"""Sufficient statistics of latent classes with forests, and the update from them."""
+"""Sufficient statistics of latent classes with forests, and the parameter update."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pmflib.kernels.stars import Stars
 
 BATCH_ROWS = 4096
-"""Rows whose posteriors are held at a time."""
+"""Number of rows whose posteriors are in memory at a time."""
 
 
 class TreeParameters(NamedTuple):
@@ -32,12 +32,12 @@ class TreeParameters(NamedTuple):
 
     @classmethod
     def plain(cls, prior: FloatArray, factors: FloatArray, offsets: IntArray) -> TreeParameters:
-        """Parameters of latent classes without edges."""
+        """Make the parameters of latent classes without edges."""
         forest = Forest.without_edges(prior.size, offsets)
         return cls(prior, forest, forest.spread_levels(factors))
 
     def to_arrays(self, name: str) -> Arrays:
-        """The model as a checkpoint keeps it, under a name."""
+        """Convert to arrays for a checkpoint, with names that start with ``name``."""
         return {
             f"{name}_prior": self.prior,
             f"{name}_parents": self.forest.parents,
@@ -46,13 +46,13 @@ class TreeParameters(NamedTuple):
 
     @classmethod
     def from_arrays(cls, name: str, offsets: IntArray, arrays: Arrays) -> TreeParameters:
-        """The model that `to_arrays` was called on, to the same bits."""
+        """Read the output of `to_arrays`, bitwise equal."""
         forest = Forest(arrays[f"{name}_parents"], offsets)
         return cls(arrays[f"{name}_prior"], forest, arrays[f"{name}_tables"])
 
     @staticmethod
     def join(parts: Sequence[TreeParameters]) -> TreeParameters:
-        """Average of models: one of their summed rank."""
+        """Average several models: the result has the sum of their ranks."""
         prior = np.concatenate([each.prior for each in parts]) / len(parts)
         tables = np.concatenate([each.tables for each in parts])
         return TreeParameters(prior, Forest.join([each.forest for each in parts]), tables)
@@ -65,12 +65,12 @@ class TreeStatistics:
     Parameters
     ----------
     mass
-        float64 of shape (n_entries,): expected number of samples by state, level, and level of its parent. Variables
-        that are missing and have nothing observed below them add nothing.
+        float64 of shape (n_entries,): expected number of samples by state, level, and level of its parent. Missing
+        variables without observed descendants contribute nothing.
     state_mass
-        float64 of shape (rank,): posterior mass of the samples with anything observed.
+        float64 of shape (rank,): posterior mass of the samples with at least one observed cell.
     log_likelihood
-        Nats, over the samples.
+        Log-likelihood of the samples, nats.
     n_rows
         Number of samples, or the sum of their weights.
     """
@@ -82,14 +82,15 @@ class TreeStatistics:
 
     @staticmethod
     def merge(parts: Sequence[TreeStatistics]) -> TreeStatistics:
-        """Sum of statistics, at least one, added in the order given: equal order, equal bits."""
+        """Sum one or more statistics in the order given; the same order gives bitwise equal results."""
         return sum_fields(parts)
 
 
 class TreePasses:
-    """Passes over blocks of samples under one model, whose tables are arranged once.
+    """Passes over blocks of samples under one model, with precomputed tables.
 
-    They go by stars; rows that are next to impossible under all states go by logarithms, a state at a time.
+    Rows are processed by stars; rows that are almost impossible under all states are processed in logarithms, one state
+    at a time.
 
     Parameters
     ----------
@@ -106,12 +107,12 @@ class TreePasses:
     def find_posteriors(
         self, codes: IntArray, posteriors: FloatArray, log_probs: FloatArray
     ) -> None:
-        """Fill the posterior of every row, (n_rows, rank), and its log-probability, (n_rows,)."""
+        """Fill in the posterior of every row, (n_rows, rank), and its log-probability, (n_rows,)."""
         for rows in iterate_batches(self._stars.find_posteriors(codes, posteriors, log_probs)):
             posteriors[rows], log_probs[rows] = self._find_by_logs(codes[rows])
 
     def _find_by_logs(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Posteriors and log-probabilities of rows, however unlikely."""
+        """Compute posteriors and log-probabilities of rows in logarithms, also for very improbable rows."""
         from pmflib.kernels.forests import find_posteriors
 
         vectors, work, gaps = self._make_work()
@@ -142,7 +143,7 @@ class TreePasses:
         return np.log(self._tables)
 
     def find_beliefs(self, codes: IntArray, posteriors: FloatArray) -> FloatArray:
-        """PMFs of the missing variables of every row: (n_rows, n_levels), 0 where observed."""
+        """Compute the PMFs of the missing variables of every row: (n_rows, n_levels), 0 for observed ones."""
         from pmflib.kernels.forests import find_beliefs
 
         chances = np.empty((len(codes), int(self._offsets[-1])))
@@ -160,7 +161,7 @@ class TreePasses:
         return chances
 
     def add_up(self, block: Block) -> TreeStatistics:
-        """E-step over one block of valid samples."""
+        """Run the E-step on one block of valid samples."""
         from pmflib.kernels.forests import add_masses
 
         forest, rank = self.parameters.forest, self.parameters.prior.size
@@ -187,7 +188,7 @@ class TreePasses:
         return TreeStatistics(mass, state_mass, total, block.n_samples)
 
     def list_masses(self, codes: IntArray) -> FloatArray:
-        """What each valid row adds to the masses of states and of tables: (n_rows, rank + n_entries)."""
+        """Return each valid row's contribution to the masses of states and tables: (n_rows, rank + n_entries)."""
         from pmflib.kernels.forests import add_masses
 
         forest, rank = self.parameters.forest, self.parameters.prior.size
@@ -202,7 +203,7 @@ class TreePasses:
         return masses
 
     def score(self, block: Block) -> FloatArray:
-        """Log-probability of every row of a block: (n_rows,)."""
+        """Compute the log-probability of every row of a block: (n_rows,)."""
         codes, _ = unpack_block(block, self._offsets)
         scores = np.empty(len(codes))
         for start in range(0, len(codes), BATCH_ROWS):
@@ -212,7 +213,7 @@ class TreePasses:
         return scores
 
     def add_pairs(self, block: Block, first: int, mass: FloatArray) -> None:
-        """Add a block's posterior-weighted counts of all pairs, for the states from ``first`` on."""
+        """Add the posterior-weighted counts of all pairs in a block, for the states from ``first`` on."""
         from pmflib.kernels.forests import add_pair_masses
 
         codes, weights = unpack_block(block, self._offsets)
@@ -231,12 +232,12 @@ class TreePasses:
 
 
 def iterate_batches(rows: IntArray) -> Iterator[IntArray]:
-    """Rows in batches whose posteriors are held at a time."""
+    """Yield rows in batches of ``BATCH_ROWS``."""
     return (rows[start : start + BATCH_ROWS] for start in range(0, rows.size, BATCH_ROWS))
 
 
 def fill_below(mass: FloatArray) -> None:
-    """Make tables of pairs (n_states, n_levels, n_levels), of which the upper triangle is filled, symmetric."""
+    """Copy the upper triangle of tables of pairs, (n_states, n_levels, n_levels), to the lower one, in place."""
     for each in mass:
         levels = each.diagonal().copy()
         each += each.T
@@ -244,7 +245,7 @@ def fill_below(mass: FloatArray) -> None:
 
 
 def unpack_block(block: Block, offsets: IntArray) -> tuple[IntArray, FloatArray]:
-    """Codes (n_rows, n_variables), and weights (n_rows,)."""
+    """Return the codes, (n_rows, n_variables), and weights, (n_rows,), of a block."""
     codes = np.ascontiguousarray(block.to_codes(offsets))
     return codes, weigh_rows(block)
 
@@ -256,30 +257,30 @@ def tree_m_step(
     edge_pseudo_count: float,
     pooled_share: float = 0.0,
 ) -> TreeParameters:
-    """Update the parameters, the forests as they are.
+    """Update the parameters with fixed forests: the M-step.
 
     Parameters
     ----------
     statistics
         Sufficient statistics of all training samples.
     parameters
-        The model that they were computed under: what has no mass keeps its value.
+        The model under which they were computed; parameters without mass keep their values.
     pseudo_counts
         Pseudo-counts of the variables' PMFs given the state, and of the states.
     edge_pseudo_count
-        Samples per level of a parent, at least 0, that are added to those of the state.
+        Number of pseudo-samples per level of a parent and state, at least 0.
     pooled_share
-        Share of these, in [0, 1], that are as in all states with the same edge together; the others are as if the
-        variable did not depend on its parent, with its PMF given the state alone.
+        Share of these, in [0, 1], distributed as in all states with the same edge combined; the others follow the
+        variable's PMF given the state alone, independent of the parent.
 
     Returns
     -------
-    The new parameters. Without edges they are those of `pmflib.model.statistics.m_step`.
+    The new parameters. Without edges they equal those of `pmflib.model.statistics.m_step`.
     """
     prior, forest, tables = parameters
     offsets = forest.offsets
     levels = forest.sum_levels(statistics.mass) + pseudo_counts.levels[:, None]
-    # what the forests gave is looked up where something has no mass: it takes longer than all else
+    # marginals along the forests are computed only if some variable has no mass: they are the most expensive step
     is_full = bool((sum_blocks(levels, offsets) > FLOOR).all())
     own = normalise_blocks(levels, offsets, levels if is_full else forest.find_marginals(tables))
     spread = forest.spread_levels(own)
@@ -296,21 +297,21 @@ def tree_m_step(
 
 
 MAX_ENTRIES = 1 << 10
-"""Entries of the largest star of more than one child: five variables of 4 levels or three of 8; where they may be
-missing, too, four and three. The entries of a star and their masses stay in the nearest cache while rows go by."""
+"""Maximum number of entries of a star with more than one child: five variables of 4 levels or three of 8; with missing
+cells, four and three. The entries of a star and their masses then stay in the first-level cache during a pass."""
 BATCH_BYTES, MOST_ROWS, LEAST_ROWS = 1 << 23, 512, 32
-"""Size of the messages of a batch of rows, bytes, and the most and fewest rows in one."""
+"""Size of the messages of a batch of rows, bytes, and the maximum and minimum number of rows in a batch."""
 
 
 class StarPasses:
-    """Passes along the forests of one model by stars: see `pmflib.kernels.stars`.
+    """Passes over samples under one model by stars of its forests: see `pmflib.kernels.stars`.
 
     Parameters
     ----------
     prior, forest, tables
-        As in `pmflib.model.forests.statistics.TreeParameters`, all probabilities above 0.
+        As in `pmflib.model.forests.statistics.TreeParameters`, with all probabilities positive.
     complete
-        Whether no cell of the samples is missing: stars then hold more variables.
+        Whether no cell of the samples is missing; stars can then combine more variables.
     """
 
     def __init__(
@@ -335,13 +336,13 @@ class StarPasses:
     def find_posteriors(
         self, codes: IntArray, posteriors: FloatArray, log_probs: FloatArray
     ) -> IntArray:
-        """Fill the posterior of every row, (n_rows, rank), and its log-probability, (n_rows,).
+        """Fill in the posterior of every row, (n_rows, rank), and its log-probability, (n_rows,).
 
-        Not of `complete` passes.
+        Not available for `complete` passes.
 
         Returns
         -------
-        The rows for which that has not been done, int64, ascending: those of products near to 0.
+        Skipped rows, int64, in ascending order: those whose products are close to 0.
         """
         from pmflib.kernels.star_passes import find_star_posteriors
 
@@ -353,11 +354,11 @@ class StarPasses:
     def add_masses(
         self, codes: IntArray, weights: FloatArray, mass: FloatArray, state_mass: FloatArray
     ) -> tuple[float, IntArray]:
-        """Add the masses of rows of some weights to those of tables, (n_entries,), and of states, (rank,).
+        """Add the masses of weighted rows to those of tables, (n_entries,), and of states, (rank,).
 
         Returns
         -------
-        Log-likelihood, nats, and the rows that are left out, as `find_posteriors` has them.
+        Log-likelihood, nats, and the skipped rows, as for `find_posteriors`.
         """
         from pmflib.kernels.star_passes import add_star_masses
         from pmflib.kernels.stars import collect_stars
@@ -388,14 +389,14 @@ class StarPasses:
         return total, np.flatnonzero(is_doubtful)
 
     def _make_work(self) -> StarWork:
-        """Work space of a batch of rows: a pass has its own."""
+        """Allocate the work space of a batch of rows; each pass needs its own."""
         from pmflib.kernels.star_passes import StarWork
 
         stars, (rank, n_variables) = self._model.stars, self._model.forest[0].shape
         n_kept = 1 if self._model.is_shared else rank
         n_levels = int(self._model.offsets[-1])
         n_batch = choose_batch(n_levels, rank)
-        # keys are as narrow as they can be: the more of them are worked out at once
+        # the narrowest dtype for keys, so that one vector operation computes more of them
         narrow = int(np.diff(stars.bases).max()) <= np.iinfo(np.uint16).max
         digit = np.uint16 if narrow else np.uint32
         cells = n_variables * n_batch
@@ -418,12 +419,12 @@ class StarPasses:
 
 
 def choose_batch(n_levels: int, rank: int) -> int:
-    """Number of rows in a batch; it depends on the model alone, as the order of sums does."""
+    """Choose the number of rows in a batch; it depends only on the model, and so does the order of sums."""
     return min(MOST_ROWS, max(LEAST_ROWS, BATCH_BYTES // (8 * n_levels * rank)))
 
 
 def measure_stars(offsets: IntArray, rank: int) -> int:
-    """Largest size of the entries of a model's stars, of their masses, and of the messages of a batch, bytes."""
+    """Compute the maximum size of a model's star entries, their masses, and the messages of a batch, bytes."""
     sizes = np.diff(offsets)
     pairs = int((sizes + 1).sum()) * int(sizes.max() + 1)
     entries = rank * (pairs + sizes.size * MAX_ENTRIES)
@@ -432,7 +433,7 @@ def measure_stars(offsets: IntArray, rank: int) -> int:
 
 
 def arrange_forest(forest: Forest, *, complete: bool = False) -> Stars:
-    """Arrange the variables of every state in stars of at most ``MAX_ENTRIES`` entries, or of one child."""
+    """Group the variables of every state into stars of at most ``MAX_ENTRIES`` entries, or with a single child."""
     from pmflib.kernels.stars import Stars, arrange_stars
 
     rank, n_variables = forest.parents.shape

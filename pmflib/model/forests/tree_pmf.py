@@ -1,4 +1,4 @@
-"""The joint PMF of latent classes whose variables hang together by forests."""
+"""The joint PMF of latent classes with forests of dependent variables."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ if TYPE_CHECKING:
     from pmflib.display.drawing import Axes
 
 MAX_CELLS = 1 << 22
-"""Cells of the largest marginal that is computed: each is the probability of a row."""
+"""Maximum number of cells of a marginal; each cell needs the probability of a row."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TreePMF(JointPMF, dependence="tree"):
-    """The joint distribution of all variables: a mixture over latent states, each a forest of the variables.
+    """The joint distribution of all variables: a mixture over latent states, each with a forest of the variables.
 
-    ``Pr(x) = sum_f prior[f] prod_n P(x_n | x_parent(n, f), f)``, where a root has no parent. What is missing is summed
-    out by messages along the forests, exactly. Without edges it is the `JointPMF` of the same prior and factors.
+    ``Pr(x) = sum_f prior[f] prod_n P(x_n | x_parent(n, f), f)``, where a root has no parent. Missing cells are summed
+    out exactly by message passing along the forests. Without edges, the model equals the `JointPMF` of the same prior
+    and factors.
 
-    It answers what a `JointPMF` answers. Not supported yet, and refused (`unsupported`): the search for the most likely
-    combinations of more variables than can be listed, and diagnostics of pair counts.
+    It has the methods of `JointPMF`. Not yet supported (see `unsupported`) are the search for the most likely
+    combinations of too many variables to enumerate, and diagnostics of pair counts.
 
     Parameters
     ----------
     prior, factors, schema, origin
-        As for `JointPMF`; factors are what the tables give for each variable given the state alone.
+        As for `JointPMF`; factors are the PMFs of the variables given the state alone, implied by the tables.
     forest
         The forest of every state.
     tables
-        float64 of shape (n_entries,), as `Forest` lays them out: PMFs of each variable given the state and the level of
+        float64 of shape (n_entries,), in the layout of `Forest`: PMFs of each variable given the state and the level of
         its parent.
 
     Raises
     ------
     PmfError
-        If shapes do not agree, or something is no probability.
+        If shapes do not agree, or a value is not a probability.
     """
 
     forest: Forest = field(kw_only=True)
@@ -81,7 +82,7 @@ class TreePMF(JointPMF, dependence="tree"):
     def make(
         cls, parameters: TreeParameters, schema: Schema, origin: Mapping[str, Any] | None = None
     ) -> Self:
-        """Model of some parameters: its factors are found along the forests."""
+        """Make a model of given parameters; its factors are computed from the tables."""
         prior, forest, tables = parameters
         if tables.shape != (forest.n_entries,):
             raise PmfError(
@@ -100,7 +101,7 @@ class TreePMF(JointPMF, dependence="tree"):
         return cls.make(TreeParameters(arrays["prior"], forest, arrays["tables"]), schema, origin)
 
     def __repr__(self) -> str:
-        """Sizes, and the number of edges."""
+        """Return the sizes of the model and its number of edges."""
         return f"Tree{super().__repr__()[5:-1]}, {self.forest.n_edges} edges)"
 
     @property
@@ -110,11 +111,11 @@ class TreePMF(JointPMF, dependence="tree"):
 
     @property
     def n_parameters(self) -> int:
-        """Free parameters: rank - 1 of the prior, and of each row of the tables its entries less one."""
+        """Number of free parameters: rank - 1 for the prior, and for each row of the tables its entries minus one."""
         return self.rank - 1 + self.forest.n_entries - len(self.forest.rows)
 
     def edges(self) -> list[tuple[str, str, float]]:
-        """Pairs of variables that hang together within states, and the share of all samples in such states.
+        """Return the pairs of variables joined by an edge, and the share of all samples in states with that edge.
 
         Returns
         -------
@@ -135,13 +136,13 @@ class TreePMF(JointPMF, dependence="tree"):
 
     @property
     def unsupported(self) -> Mapping[Unsupported, str]:
-        """What a model with forests does not do, and why: see `JointPMF.unsupported`."""
+        """Operations that models with forests do not support, and why: see `JointPMF.unsupported`."""
         return {
             "search": "which a model with forests does not search; name fewer variables, or use complete",
         }
 
     def summarise_dependence(self) -> dict[str, object]:
-        """Dependence, and the number of edges: see `JointPMF.summarise_dependence`."""
+        """Return the kind of dependence and the number of edges: see `JointPMF.summarise_dependence`."""
         return {"dependence": "tree", "edges": self.forest.n_edges}
 
     @cached_property
@@ -149,7 +150,7 @@ class TreePMF(JointPMF, dependence="tree"):
         return TreePasses(self.parameters)
 
     def score_block(self, block: Block, log_probs: FloatArray, posteriors: FloatArray) -> None:
-        """Fill log-probabilities and posteriors of valid rows: see `JointPMF.score_block`."""
+        """Fill in log-probabilities and posteriors of valid rows: see `JointPMF.score_block`."""
         codes = np.ascontiguousarray(block.to_codes(self.schema.offsets))
         if posteriors.shape[1]:
             self._passes.find_posteriors(codes, posteriors, log_probs)
@@ -157,14 +158,14 @@ class TreePMF(JointPMF, dependence="tree"):
             log_probs[:] = self._passes.score(DenseBlock(codes))
 
     def find_beliefs(self, codes: IntArray, posteriors: FloatArray | None = None) -> FloatArray:
-        """PMFs of the variables that valid rows do not hold: float64 (n_rows, n_levels), 0 where observed.
+        """Compute the PMFs of the missing variables of valid rows: float64 (n_rows, n_levels), 0 for observed ones.
 
         Parameters
         ----------
         codes
             Valid codes of shape (n_rows, n_variables), -1 missing.
         posteriors
-            float64 of shape (n_rows, rank), where they are known.
+            float64 of shape (n_rows, rank), if already known.
         """
         codes = np.ascontiguousarray(codes)
         if posteriors is None:
@@ -173,7 +174,7 @@ class TreePMF(JointPMF, dependence="tree"):
         return self._passes.find_beliefs(codes, np.ascontiguousarray(posteriors))
 
     def predict_hidden(self, codes: IntArray, posteriors: FloatArray, position: int) -> FloatArray:
-        """PMF of a variable that rows do not hold: see `JointPMF.predict_hidden`."""
+        """Return the PMF of a variable missing from the rows: see `JointPMF.predict_hidden`."""
         found = np.empty((len(codes), int(self.schema.cardinalities[position])))
         for part in _split_rows(len(codes)):
             beliefs = self.find_beliefs(codes[part], posteriors[part])
@@ -181,7 +182,7 @@ class TreePMF(JointPMF, dependence="tree"):
         return found
 
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
-        """PMF of a variable in each row, given the other variables observed there: see `JointPMF.predict_proba`."""
+        """Return the PMF of a variable in each row, given the observed others: see `JointPMF.predict_proba`."""
         position = self.schema.position(variable)
         codes = self._encode(table, position)
         mine = self.schema.rows_of(position)
@@ -193,7 +194,7 @@ class TreePMF(JointPMF, dependence="tree"):
         return probabilities
 
     def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
-        """PMFs of all missing cells, each given what its row holds: see `JointPMF.predict_gaps`."""
+        """Yield the PMFs of all missing cells, given the observed cells of each row: see `JointPMF.predict_gaps`."""
         for rows, block in self._iterate_blocks(codes):
             for part in _split_rows(block.n_rows):
                 batch = block.codes[part]
@@ -205,7 +206,7 @@ class TreePMF(JointPMF, dependence="tree"):
                     yield position, rows.start + part.start + mine, found
 
     def predict_in_states(self, codes: IntArray, states: IntArray, position: int) -> FloatArray:
-        """PMF of a variable given what rows hold and their states: see `JointPMF.predict_in_states`."""
+        """Return the PMF of a variable given observed cells and states: see `JointPMF.predict_in_states`."""
         certain = np.zeros((len(codes), self.rank))
         certain[np.arange(len(codes)), states] = 1.0
         return self.predict_hidden(codes, certain, position)
@@ -213,7 +214,7 @@ class TreePMF(JointPMF, dependence="tree"):
     def predict_codes(
         self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
     ) -> FloatArray:
-        """Probabilities of codes of some cells, each given what its row holds: see `JointPMF.predict_codes`."""
+        """Return the probabilities of given codes of some cells: see `JointPMF.predict_codes`."""
         beliefs = self.find_beliefs(shown, self.posterior(shown))
         return np.asarray(beliefs[samples, self.schema.offsets[variables] + codes])
 
@@ -222,19 +223,19 @@ class TreePMF(JointPMF, dependence="tree"):
         return self.make(found, self.schema, self.origin), log_probability
 
     def can_meet(self, conditions: Conditions) -> bool:
-        """Whether anybody can meet some conditions together, also along the forests."""
+        """Return whether the conditions have a joint probability above 0, taking the forests into account."""
         if not super().can_meet(conditions):
             return False
         return condition_forests(self.parameters, conditions)[1] > -math.inf
 
     def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
-        """Probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
+        """Return the probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
         codes = np.full((len(combinations), self.schema.n_variables), -1, np.int32)
         codes[:, list(positions)] = combinations
         return np.exp(self.log_prob(codes))
 
     def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
-        """Joint PMF of some variables, possibly given levels of others: see `JointPMF.marginal`.
+        """Return the joint PMF of some variables, optionally given levels of others: see `JointPMF.marginal`.
 
         Raises
         ------
@@ -255,34 +256,34 @@ class TreePMF(JointPMF, dependence="tree"):
         return np.asarray((chances / chances.sum()).reshape(sizes))
 
     def find_pairs(self) -> FloatArray:
-        """Joint PMFs of all pairs of variables: see `JointPMF.find_pairs`."""
+        """Return the joint PMFs of all pairs of variables: see `JointPMF.find_pairs`."""
         return find_pairs(self.parameters, self.factors)
 
     def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
-        """Joint PMFs of each of some variables with all those after it: see `JointPMF.iterate_pairs`."""
+        """Yield the joint PMFs of each of some variables with all later ones: see `JointPMF.iterate_pairs`."""
         pairs = self.find_pairs()[np.ix_(levels, levels)]
         for begin, end in pairwise(offsets[:-1].tolist()):
             yield pairs[begin:end, end:]
 
     def expect_logs(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance, given the state, of the log-probability of each variable given its parent."""
+        """Compute the mean and variance, given the state, of the log-probability of each variable given its parent."""
         return expect_logs(self.parameters, self.factors)
 
     def make_surprise_finder(self) -> FindSurprises:
-        """Make a function that finds the least probable cell of each row: see `JointPMF.make_surprise_finder`."""
+        """Return a function that finds the least probable cell of each row: see `JointPMF.make_surprise_finder`."""
         return partial(find_surprises_in_turn, self)
 
     def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
         return draw_tree_rows(self.parameters, n_rows, rng)
 
     def plot_forest(self, **options: Any) -> Axes:
-        """Draw which variables hang together: see `pmflib.model.figures.plot_forest`."""
+        """Draw the edges between variables: see `pmflib.model.figures.plot_forest`."""
         from pmflib.model.figures import plot_forest
 
         return plot_forest(self.schema.names, self.edges(), **options)
 
     def list_parts(self) -> tuple[Arrays, dict[str, object]]:
-        """Forests and tables: see `JointPMF.list_parts`."""
+        """Return the arrays of forests and tables: see `JointPMF.list_parts`."""
         arrays: Arrays = {
             "parents": (self.forest.parents, ("state", "variable")),
             "tables": (self.tables, ("entry",)),
@@ -291,7 +292,7 @@ class TreePMF(JointPMF, dependence="tree"):
 
 
 def _split_rows(n_rows: int) -> list[slice]:
-    """Rows in batches whose beliefs are held at a time."""
+    """Split rows into batches whose beliefs fit in memory together."""
     return [slice(start, min(start + 4096, n_rows)) for start in range(0, n_rows, 4096)]
 
 
@@ -305,12 +306,12 @@ def condition_forests(
     parameters
         The model.
     conditions
-        Codes that each variable is given to have one of, by position.
+        Allowed codes of each variable, by position.
 
     Returns
     -------
-    The model given the conditions, of the same forests, and the log-probability of the conditions, nats; -inf, with the
-    model as it was, where nobody can meet them.
+    The conditional model, with the same forests, and the log-probability of the conditions, nats. If the conditions are
+    impossible, it is -inf and the model is unchanged.
     """
     prior, forest, tables = parameters
     offsets = forest.offsets
@@ -323,7 +324,7 @@ def condition_forests(
         logs = np.where(prior > FLOOR, np.log(np.maximum(prior, FLOOR)), -np.inf)
     for state in np.flatnonzero(prior > FLOOR).tolist():
         messages = kept.copy()
-        # tables of variables without a condition at or below them stay as they are
+        # tables of variables without a condition on them or their descendants do not change
         touched = set(conditions)
         for position in forest.order[state][::-1].tolist():
             if position not in touched:
@@ -339,7 +340,7 @@ def condition_forests(
             table = forest.view_table(changed, state, position)
             joint = table * message
             chances = joint.sum(axis=1, keepdims=True)
-            # a level of the parent that is ruled out by what is below it never occurs
+            # a level of the parent that the conditions below it exclude never occurs
             table[:] = np.where(
                 chances > FLOOR, joint / np.maximum(chances, FLOOR), message / message.sum()
             )
@@ -357,7 +358,7 @@ def condition_forests(
     weights = np.exp(logs - logs.max())
     total = weights.sum()
     weights /= total
-    # tables of a state without mass may be unfinished: they are as they were
+    # tables of a state without mass may be incomplete: restore them
     for state in np.flatnonzero(weights == 0).tolist():
         own = forest.states == state
         changed[own] = tables[own]
@@ -365,7 +366,7 @@ def condition_forests(
 
 
 def find_pairs(parameters: TreeParameters, factors: FloatArray) -> FloatArray:
-    """Joint PMFs of all pairs of variables.
+    """Compute the joint PMFs of all pairs of variables.
 
     Parameters
     ----------
@@ -400,7 +401,7 @@ def find_pairs(parameters: TreeParameters, factors: FloatArray) -> FloatArray:
 
 
 def expect_logs(parameters: TreeParameters, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance, given the state, of the log-probability of each variable given its parent.
+    """Compute the mean and variance, given the state, of the log-probability of each variable given its parent.
 
     Parameters
     ----------
@@ -409,7 +410,7 @@ def expect_logs(parameters: TreeParameters, factors: FloatArray) -> tuple[FloatA
 
     Returns
     -------
-    float64 of shape (n_variables, rank) each, nats and their squares.
+    float64 of shape (n_variables, rank) each, in nats and squared nats.
     """
     prior, forest, tables = parameters
     offsets = forest.offsets
@@ -427,20 +428,20 @@ def expect_logs(parameters: TreeParameters, factors: FloatArray) -> tuple[FloatA
 
 
 def draw_tree_rows(parameters: TreeParameters, n_rows: int, rng: np.random.Generator) -> IntArray:
-    """Draw rows, nothing missing.
+    """Draw complete rows.
 
     Parameters
     ----------
     parameters
         The model.
     n_rows
-        How many, at least 0.
+        Number of rows, at least 0.
     rng
-        Source of randomness; it is advanced by ``n_rows * (n_variables + 1)`` doubles.
+        Random number generator; it is advanced by ``n_rows * (n_variables + 1)`` doubles.
 
     Returns
     -------
-    int8 of shape (n_rows, n_variables), or int16 where a variable has more than 127 levels.
+    int8 of shape (n_rows, n_variables), or int16 if a variable has more than 127 levels.
 
     Raises
     ------
@@ -466,9 +467,9 @@ def draw_tree_rows(parameters: TreeParameters, n_rows: int, rng: np.random.Gener
 
 
 def _draw(table: FloatArray, uniforms: FloatArray, above: IntArray | None = None) -> IntArray:
-    """Code of each uniform number in [0, 1) under the PMF of its row of a table."""
+    """Map each uniform number in [0, 1) to a code by inversion of the PMF in its row of a table."""
     edges = np.cumsum(table, axis=1)
-    # divided by the last, which is exactly 1 then: no level of probability 0 is drawn
+    # dividing by the last value makes it exactly 1, so that a level of probability 0 is never drawn
     edges = edges / edges[:, -1:]
     if above is not None:
         edges = edges[above]
@@ -476,7 +477,7 @@ def _draw(table: FloatArray, uniforms: FloatArray, above: IntArray | None = None
 
 
 def find_surprises_in_turn(model: Mixture, codes: IntArray, out: RowScores) -> None:
-    """Find the least probable cell of each row given the others, and its most probable level: each is hidden in turn.
+    """Find the least probable cell of each row given the others, and its most probable level, by hiding each in turn.
 
     Parameters
     ----------

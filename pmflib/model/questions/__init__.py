@@ -1,4 +1,4 @@
-"""Questions to a model, labels in and labels out: in words, and as functions.
+"""Questions to a model, as text or as function calls, with labels as input and output.
 
 >>> import pmflib as pmf
 >>> table = {"smokes": ["yes", "no", "no"] * 40, "coughs": ["yes", "no", "yes"] * 40}

@@ -1,4 +1,4 @@
-"""Ask a model and the data that it was fitted to: parse, bind, count, weigh, measure, and say what stands behind it."""
+"""Answer questions from a model and its data: parse, bind, count, combine, measure, and report the supporting data."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from pmflib.model.questions.support import (
 )
 
 MAX_ROWS = 1 << 17
-"""Rows of the largest answer: more are read by nobody, and `JointPMF.marginal` has them as an array."""
+"""Maximum number of rows of an answer; for more, `JointPMF.marginal` returns an array."""
 MAX_CELLS = 1 << 18
-"""Cells of the largest table that counts and model are put together in: 2 MB."""
+"""Maximum number of cells of a table in which counts and model are combined: 2 MB."""
 COUNTED_ROWS = 1.0
-"""Rows that a uniform prior counts for where counts alone answer: that of Jeffreys for two levels."""
+"""Equivalent sample size of the uniform prior if only counts are used: Jeffreys' prior for two levels."""
 
 
 def ask(
@@ -54,7 +54,7 @@ def ask(
     level: float = 0.95,
     design: SurveyDesign | None = None,
 ) -> Answer:
-    """Answer a question in words, from a model and the data that it was fitted to.
+    """Answer a question given as text, from a model and the data that it was fitted to.
 
     Parameters
     ----------
@@ -63,17 +63,16 @@ def ask(
     question
         As for `pmflib.model.questions.question.parse_question`.
     data
-        Samples that the model was fitted to, as a table or codes; or their co-occurrence counts, which know two
-        variables of a question at most. None: the model alone answers.
+        Samples that the model was fitted to, as a table or codes, or their co-occurrence counts, which cover at most
+        two variables of a question. If None, only the model is used.
     top
-        Completions that argmax finds, at least 1.
+        Number of completions that argmax returns, at least 1.
     source
-        "both", the default; "counts" or "model" alone.
+        Source of the answer: "both", "counts" or "model".
     level
-        Posterior probability that the interval of each number holds, in (0, 1).
+        Posterior probability of the interval of each number, in (0, 1).
     design
-        How the samples in ``data`` were drawn: shares are weighted, and n is the number of independent samples whose
-        shares would be as sure, table by table.
+        Sampling design of ``data``: shares are weighted, and n is the effective sample size of each table.
 
     Returns
     -------
@@ -82,27 +81,27 @@ def ask(
     Raises
     ------
     QuestionError
-        If the question cannot be read, or contradicts itself; the message shows the position.
+        If the question cannot be parsed, or is contradictory; the message shows the position.
     UnknownNameError
-        If a variable or level is unknown; the message suggests the nearest.
+        If a variable or level is unknown; the message suggests the nearest name.
     SchemaError
-        If data and model are of different schemas, or a variable has no values or order that the measure needs.
+        If data and model have different schemas, or a variable lacks the values or the order that the measure needs.
     PmfError
-        If nobody can meet the conditions: the model gives them probability 0, and no sample has them; if ``source`` is
-        "counts" and nothing was counted; if the model was fitted with weights and ``data`` are samples without a
-        ``design``; or an option is out of range.
+        If the conditions are impossible: they have probability 0 under the model, and no sample meets them; if
+        ``source`` is "counts" and there are no counts; if the model was fitted with weights and ``data`` are samples
+        without a ``design``; or if an option is out of range.
     MemoryPlanError
         If there are too many combinations.
 
     Notes
     -----
-    Of n samples that meet the conditions with shares q, and a model that says p and is worth m rows, the answer is the
-    mean of a Dirichlet posterior, (n q + m p) / (n + m), over the table of the variables asked for; any measure is that
-    of this table. m follows from the number of variables, and from how far counts of these variables depart from the
-    model: `pmflib.model.questions.equivalent_samples`. Intervals are those of the posterior, so that they know the
-    bias of the model as well as the spread over samples; those of probabilities, quantiles and odds are of its Beta
-    marginals, others of draws, whose mean is moved to the answer. Variables given without a level have a posterior for
-    each of their levels.
+    Let q be the shares among the n samples that meet the conditions, p the probabilities under the model, and m the
+    equivalent sample size of the model. The answer is the mean of a Dirichlet posterior, (n q + m p) / (n + m), over
+    the table of the target variables; every measure is computed from this table. m depends on the number of variables
+    and on the deviation of their counts from the model: `pmflib.model.questions.equivalent_samples`. Intervals are
+    those of the posterior, so that they reflect the bias of the model as well as sampling error. For probabilities,
+    quantiles and odds they come from the Beta marginals of the posterior; for other measures from draws, whose mean is
+    shifted to the answer. Variables given without a level have one posterior per level.
 
     References
     ----------
@@ -122,7 +121,7 @@ def answer_bound(
     source: Source = "both",
     level: float = 0.95,
 ) -> Answer:
-    """Do `ask` with a question whose names are found already."""
+    """Do `ask` for a question that is already bound to a schema."""
     if source not in ("both", "counts", "model"):
         raise PmfError(f"source is {source!r}; give 'both', 'counts' or 'model'")
     if not 0 < level < 1:
@@ -176,7 +175,7 @@ def answer_bound(
 
 
 class _Weighed:
-    """Model and counts of a question, put together for each set of conditions."""
+    """Model and counts of a question, combined for each set of conditions."""
 
     def __init__(
         self,
@@ -230,17 +229,17 @@ class _Weighed:
             self._find_combinations(top)
 
     def test_groups(self, shares: FloatArray | None) -> Homogeneity | None:
-        """Test whether shares in the counts are the same for all levels of the variables given."""
+        """Test whether shares in the counts are equal for all levels of the conditioning variables."""
         (counts, *others), is_asked = self.counted, self.bound.question.measure == "P"
         if not is_asked or not self.bound.by or counts is None or shares is None or others:
             return None
         sizes = counts.reshape(len(shares), -1).sum(axis=1, keepdims=True)
         held = np.nan_to_num(shares) * sizes
-        # of a single event, the rest is what it is compared with
+        # a single event is compared with its complement
         return find_homogeneity(np.hstack([held, sizes - held]) if held.shape[1] == 1 else held)
 
     def _refuse_uncounted(self) -> None:
-        """Refuse what counts alone cannot answer."""
+        """Raise an error for questions that counts alone cannot answer."""
         if not self.fits:
             raise MemoryPlanError(
                 f"source is 'counts', and {self.no_errors}; name fewer variables, or take 'both'"
@@ -260,18 +259,18 @@ class _Weighed:
 
     @property
     def equivalent_samples(self) -> tuple[float, ...]:
-        """Rows that the model counts for, by set of conditions and combination of levels of the variables given."""
+        """Equivalent sample size of the model, by set of conditions and levels of the conditioning variables."""
         return tuple(float(m) for each in self.weights for m in each)
 
     def _condition(self) -> tuple[list[Mixture | None], list[float]]:
-        """The model given each set of conditions, None where it rules them out and counts do not; and their chance."""
+        """Condition the model on each set of conditions (None if only counts allow it); also return probabilities."""
         sides: list[Mixture | None] = []
         chances = []
         for given, counts in zip(self.bound.sides, self.counted, strict=True):
             try:
                 side, chance = self.model.condition_codes(given)
             except PmfError:
-                # the model rules them out: counts have the last word
+                # impossible under the model: only counts can answer
                 if counts is None or not counts.any():
                     raise
                 words = describe_conditions(self.bound.schema, given)
@@ -289,14 +288,14 @@ class _Weighed:
     def _make_posterior(
         self, n: int, values: FloatArray | None = None
     ) -> tuple[Posterior, FloatArray]:
-        """Posterior of the table of a set of conditions, and the rows that the model counts for, (n_by,).
+        """Return the posterior of the table for a set of conditions, and the model's equivalent sample size, (n_by,).
 
         Parameters
         ----------
         n
-            Set of conditions.
+            Index of the set of conditions.
         values
-            Values of the levels of the one target, where its mean is asked for.
+            Values of the levels of the single target, if its mean is requested.
         """
         bound, counts, side = self.bound, self.counted[n], self.sides[n]
         conditions = bound.sides[n]
@@ -305,7 +304,7 @@ class _Weighed:
         n_each = self.n_cells // n_by
         tables = np.zeros((n_by, n_each), np.int64) if counts is None else counts.reshape(n_by, -1)
         if side is None or self.source == "counts":
-            # of no model: what counts alone leave open
+            # no model: a weak prior on the counts
             by = np.full(n_by, COUNTED_ROWS / n_by)
             heads = tables.sum(axis=1) + by if bound.by else np.ones(1)
             cells = np.asarray(tables + COUNTED_ROWS / n_each, np.float64)
@@ -334,7 +333,7 @@ class _Weighed:
         return Posterior(bound.schema, bound.by, self.targets, heads, cells), rows
 
     def _weigh(self, question: Comparison) -> tuple[FloatArray, float]:
-        """Parameters of the Dirichlet posterior of a table, and the rows that the model counts for."""
+        """Return the parameters of the Dirichlet posterior of a table, and the model's equivalent sample size."""
         worth = self.worth.weigh(question, self.model.n_parameters)
         parameters = worth.rows * question.chances
         if question.counts is not None:
@@ -343,23 +342,23 @@ class _Weighed:
         return parameters * (worth.total / total), worth.rows
 
     def _compare(self, targets: Sequence[int], given: Conditions) -> list[PairTable]:
-        """Counts and probabilities of targets and conditions, pair by pair."""
+        """Return counts and probabilities of targets and conditions, pair by pair."""
         pairs = list_pairs(targets, given, self.bound.schema.cardinalities)
         return [PairTable(*self._find_pair(first, second), codes) for first, second, codes in pairs]
 
     def _find_pair(self, first: int, second: int) -> tuple[IntArray, FloatArray]:
-        """Counts and probabilities of two variables."""
+        """Return counts and probabilities of two variables."""
         assert self.evidence is not None
         key = (first, second)
         if key not in self.pairs:
             counts = self.evidence.find(TableRequest(key))
-            # who can count the answer can count two of its variables
+            # if the answer can be counted, so can any two of its variables
             assert counts is not None
             self.pairs[key] = counts, self.model.marginal(key)
         return self.pairs[key]
 
     def _find_combinations(self, top: int) -> None:
-        """Combinations that argmax finds: by the posterior where its table is at hand, else by the model."""
+        """Find the combinations for argmax, from the posterior if its table is available, else from the model."""
         group = self.bound.groups[0]
         if self.fits:
             table = self.posteriors[0].mean.marginal(group)
@@ -372,7 +371,7 @@ class _Weighed:
         self.combinations = find_most_likely(side, group, top)[0]
 
     def measure(self) -> FloatArray:
-        """Numbers of the answer: see `measure_answers`."""
+        """Compute the numbers of the answer: see `measure_answers`."""
         if self.source == "model":
             return self.measure_model()
         if self.source == "counts" and (counted := self.measure_counts()) is not None:
@@ -380,19 +379,19 @@ class _Weighed:
         return self._measure_posterior()
 
     def _measure_posterior(self) -> FloatArray:
-        """The same by the mean of the posterior."""
+        """Compute the numbers from the posterior mean."""
         means = [each.mean for each in self.posteriors]
         return measure_answers(means, self.bound, self.combinations)
 
     def measure_model(self) -> FloatArray:
-        """The same by the model alone; NaN where it rules the conditions out."""
+        """Compute the numbers from the model alone; NaN if the conditions are impossible under it."""
         sides = [each for each in self.sides if each is not None]
         if len(sides) < len(self.sides):
             return np.full_like(self._measure_posterior(), np.nan)
         return measure_answers(sides, self.bound, self.combinations)
 
     def measure_counts(self) -> FloatArray | None:
-        """The same by counts alone, NaN where no sample meets the conditions; None where nothing was counted."""
+        """Compute the numbers from counts alone, NaN if no sample meets the conditions; None without counts."""
         tables = []
         for counts in self.counted:
             if counts is None:
@@ -406,16 +405,16 @@ class _Weighed:
     def find_errors(
         self, numbers: FloatArray, level: float
     ) -> tuple[FloatArray | None, FloatArray | None]:
-        """Standard deviations of the posterior, of the shape of the numbers, and intervals, (..., 2)."""
+        """Return posterior standard deviations, of the shape of the numbers, and intervals, (..., 2)."""
         if not self.fits:
             return None, None
-        # what counts alone never saw is possible in the posterior
+        # combinations with count 0 are possible under the posterior
         means = self._measure_posterior() if self.source == "counts" else numbers
         posteriors, combinations = self.posteriors, self.combinations
         return find_errors(self.bound, posteriors, combinations, numbers, means, level)
 
     def expect(self, numbers: FloatArray) -> tuple[float | None, float | None]:
-        """Expected value of the one variable whose PMF the answer is, and its standard deviation."""
+        """Return the expected value of the single variable whose PMF is the answer, and its standard deviation."""
         bound, group = self.bound, self.bound.groups[0]
         if bound.question.measure != "P" or len(group) != 1 or bound.events[0] or bound.by:
             return None, None
@@ -427,14 +426,14 @@ class _Weighed:
             return float(numbers[0] @ values), None
         posterior = self.posteriors[0]
         if self.source != "counts" and self.sides[0] is not None:
-            # a mean has a weight of its own
+            # a mean has its own equivalent sample size
             posterior, _ = self._make_posterior(0, values)
         means = posterior.mean.marginal(group)
         chances = means if self.source == "both" else numbers[0]
         return float(chances @ values), float(find_mean_errors(bound, posterior, means[None])[0])
 
     def doubt(self) -> list[str]:
-        """Sentences where counts contradict the model clearly."""
+        """Return a warning for each clear contradiction between counts and model."""
         if self.source == "model":
             return []
         found: dict[str, None] = {}
@@ -448,13 +447,13 @@ class _Weighed:
 
 
 def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableRequest]:
-    """Tables that answer a question and say what stands behind it, whose counts one pass over samples gives."""
+    """List the count tables for a question and for its supporting data; one pass over the samples counts them."""
     sizes = bound.schema.cardinalities
     targets = tuple(each for each in bound.targets if each not in bound.by)
     positions = (*bound.by, *targets)
     tables = []
     if source != "model" and math.prod(int(sizes[each]) for each in positions) <= MAX_CELLS:
-        # codes of what is given as a whole are of no matter here
+        # the codes of variables given without a level do not matter here
         known: list[Conditions] = [dict.fromkeys(bound.by, ()) | dict(each) for each in bound.sides]
         pairs = [pair for each in known for pair in list_pairs(targets, each, sizes)]
         pairs += [pair for each in bound.sides for pair in list_pairs(bound.by, each, sizes)]
@@ -464,7 +463,7 @@ def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableReque
 
 
 def _say_others(bound: BoundQuestion) -> Iterator[str]:
-    """Sentences on levels that were named and that there are not."""
+    """Yield a sentence for each variable with named levels that it does not have."""
     for name, level in bound.as_other.items():
         variable = bound.schema[name]
         close = list_near(level, variable.levels)

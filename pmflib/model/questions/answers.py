@@ -1,4 +1,4 @@
-"""An answer: numbers with labels in the order in which people read them, errors, and the data behind them."""
+"""An answer: labelled numbers in reading order, their standard errors, and the supporting data."""
 
 from __future__ import annotations
 
@@ -19,62 +19,63 @@ from pmflib.model.questions.support import Homogeneity, Support
 from pmflib.schema import Schema
 
 Source: TypeAlias = Literal["both", "counts", "model"]
-"""What an answer is taken from."""
+"""Source of an answer."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer(Summarised):
-    """What a model says to a question.
+    """The answer of a model to a question.
 
     Parameters
     ----------
     question
         The question.
     measure
-        What was asked for: one of `pmflib.model.questions.question.MEASURES`.
+        Requested measure, one of `pmflib.model.questions.question.MEASURES`.
     columns
-        Names of the variables that the rows are labelled by; none for a single number.
+        Names of the variables that label the rows; empty for a single number.
     labels
         Labels of each row, one per column.
     quantity
-        What the numbers are: "probability", "expected value", "entropy, nats", ...
+        Quantity of the numbers: "probability", "expected value", "entropy, nats", ...
     numbers
         float64 of shape (n_rows,).
     standard_errors
-        float64 of shape (n_rows,): standard deviations of the posterior. None where there is none, and ``no_errors``
-        says why.
+        float64 of shape (n_rows,): standard deviations of the posterior. None if undefined; ``no_errors`` gives the
+        reason.
     intervals
-        float64 of shape (n_rows, 2): the numbers lie there with probability ``level``; None without errors.
+        float64 of shape (n_rows, 2): credible intervals with probability ``level``; None without standard errors.
     value
-        The answer itself: a number; the label or the value of a level for quantiles; for several rows a mapping of
-        labels (of tuples of them, where the rows have several) to numbers; for argmax the most likely labels by name.
+        The answer itself: a number; the label or value of a level for quantiles; for several rows, a mapping from
+        labels (or tuples of labels, if the rows have several) to numbers; for argmax, the most likely labels by name.
     more
-        Further columns: "samples" behind each row, "counted" and "model", what either says alone, limits of quantiles.
+        Further columns: "samples" supporting each row, "counted" and "model" with the numbers from either alone, and
+        limits of quantiles.
     level
-        Probability that the intervals hold.
+        Probability of the intervals.
     source
-        What the numbers are taken from: "both", "counts" or "model".
+        Source of the numbers: "both", "counts" or "model".
     expected, expected_error
-        Expected value of the one variable asked for, where it is ordinal and its probabilities are the answer; its
-        standard error.
+        Expected value of the target, if it is the only one, ordinal, and its probabilities are the answer; its standard
+        error.
     support
-        Samples behind the answer; None where no data were given.
+        Samples supporting the answer; None if no data were given.
     equivalent_samples
-        Rows that the model counts for beside the samples, by set of conditions and combination of levels of the
-        variables that are given as a whole.
+        Equivalent sample size of the model, by set of conditions and combination of levels of the variables given
+        without a level.
     is_assumed
-        Whether these are a guess: the model has not been compared with rows that its fit has not seen.
+        Whether these sizes are assumed, because the model was not compared with held-out rows.
     warnings
-        Sentences on what the model cannot know, or has read in another way.
+        Sentences on limits of the model and on reinterpretations of the question.
     no_errors
         Why there are no standard errors; "" if there are.
     as_other
-        Levels that were named and that their variable has not, by its name: they count as its level `other`.
+        Named levels that a variable does not have, by its name; they are mapped to its level `other`.
     homogeneity
-        Whether probabilities given a variable without a level are the same for all of its levels, in the counts; None
-        where that is not asked, or there are no counts.
+        Test of whether the counted shares are equal for all levels of a variable given without a level; None if not
+        applicable, or without counts.
     moved_cuts
-        Comparisons with a number that is no edge of the bins, as they were asked, and as they are answered.
+        Comparisons with a number that is not an edge of the bins, as asked and as answered.
     """
 
     question: str
@@ -102,7 +103,7 @@ class Answer(Summarised):
 
     @property
     def standard_error(self) -> float | None:
-        """Standard error of a single number; None for several, or where it is not known."""
+        """Standard error of a single number; None for several numbers, or if unknown."""
         errors = self.standard_errors
         if errors is None or len(errors) != 1 or not math.isfinite(errors[0]):
             return None
@@ -110,14 +111,14 @@ class Answer(Summarised):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Interval of a single number; None for several, or where it is not known."""
+        """Interval of a single number; None for several numbers, or if unknown."""
         if self.intervals is None or len(self.intervals) != 1:
             return None
         return float(self.intervals[0, 0]), float(self.intervals[0, 1])
 
     @property
     def table(self) -> pa.Table:
-        """Arrow table: labels, the numbers, "standard_error", "low" and "high" if known, and ``more``."""
+        """Return an Arrow table: labels, the numbers, "standard_error", "low" and "high" if known, and ``more``."""
         columns: dict[str, pa.Array] = {
             name: pa.array([row[n] for row in self.labels], pa.string())
             for n, name in enumerate(self.columns)
@@ -137,7 +138,7 @@ class Answer(Summarised):
         return (*self.columns, self.quantity, *interval, *self.more)
 
     def rows(self, most: int | None = None) -> list[list[str]]:
-        """Rows of the table as texts, the numbers with as many digits as their errors allow."""
+        """Return the rows of the table as text, with as many digits as the standard errors justify."""
         out = []
         for n, labels in list(enumerate(self.labels))[:most]:
             error = None if self.standard_errors is None else float(self.standard_errors[n])
@@ -150,7 +151,7 @@ class Answer(Summarised):
         return out
 
     def list_facts(self) -> list[tuple[str, str]]:
-        """Names and texts of what belongs to the table: expected value, support, why there are no errors."""
+        """List names and texts of the facts below the table: expected value, support, the reason for missing errors."""
         facts = []
         if self.expected is not None:
             facts.append(
@@ -182,7 +183,7 @@ class Answer(Summarised):
         return f"counts, and the model as {weight} rows more{assumed}"
 
     def summary(self) -> Summary:
-        """Show the question, what stands behind the answer, its warnings, and its first rows."""
+        """Summarise the question, the supporting data, the warnings, and the first rows of the answer."""
         numeric = [f">{name}" for name in self.header[len(self.columns) :]]
         table = SummaryTable(
             self.quantity,
@@ -194,11 +195,11 @@ class Answer(Summarised):
         return Summary(self.question, tuple(self.list_facts()), self.warnings, (table,))
 
     def __repr__(self) -> str:
-        """The summary as text."""
+        """Return the summary as text."""
         return repr(self.summary())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; numbers that are not finite are null."""
+        """Convert to plain JSON types; numbers that are not finite are null."""
         rows = []
         for n, labels in enumerate(self.labels):
             row: dict[str, object] = {"level": dict(zip(self.columns, labels, strict=True))}
@@ -243,7 +244,7 @@ class Answer(Summarised):
 
 
 def format_with_error(number: float, error: float | None) -> tuple[str, ...]:
-    """Texts of a number and its standard error, with two digits of the error; one text without an error.
+    """Format a number and its standard error with two digits of the error; only the number if there is no error.
 
     Examples
     --------
@@ -282,12 +283,12 @@ QUANTITIES = {
     "odds": "odds",
     "OR": "odds ratio",
 }
-"""What the numbers of each measure are."""
+"""Quantity of the numbers of each measure."""
 
 
 @dataclass(eq=False)
 class AnswerRows:
-    """Numbers and errors of shape (n_by, n_each), and what their labels are made of."""
+    """Numbers and errors of shape (n_by, n_each), with the data for their labels."""
 
     bound: BoundQuestion
     numbers: FloatArray
@@ -299,7 +300,7 @@ class AnswerRows:
     by_model: FloatArray | None
 
     def list_rows(self) -> dict[str, Any]:
-        """Columns, labels, quantity, numbers, errors, intervals, value and further columns of an answer, by field."""
+        """Return the fields of an `Answer` with its columns, labels, quantity, numbers, errors, intervals and value."""
         bound, name = self.bound, self.bound.question.measure
         schema = bound.schema
         by = list(_combine(schema, bound.by))
@@ -314,7 +315,7 @@ class AnswerRows:
         elif name in ("P", "odds"):
             columns, rows, picks, more = self.find_cells(by)
         else:
-            # a mean over the levels of the variables that are given has no row for each
+            # a mean over the levels of the conditioning variables has a single row
             rows = [_label(schema, bound.by, codes) for codes in by] if name == "E" else [()]
             columns = [schema[position].name for position in bound.by] if name == "E" else []
             picks = [(n, 0) for n in range(len(rows))]
@@ -330,7 +331,7 @@ class AnswerRows:
         errors, intervals = None, None
         if self.errors is not None:
             errors = np.array([self.errors[pick] for pick in picks])
-        # the levels that an interval of a quantile reaches are columns of their own
+        # the levels at the ends of the interval of a quantile are separate columns
         if self.intervals is not None and name not in ("median", "quantile"):
             intervals = np.array([self.intervals[pick] for pick in picks]).reshape(-1, 2)
         return {
@@ -347,7 +348,7 @@ class AnswerRows:
     def find_value(
         self, columns: Sequence[str], rows: Sequence[tuple[str, ...]], numbers: FloatArray
     ) -> Any:
-        """Take the answer out of its table."""
+        """Return the answer itself, given its table."""
         bound, name = self.bound, self.bound.question.measure
         if name == "argmax":
             return dict(zip(columns, rows[0], strict=True)) if rows else {}
@@ -369,7 +370,7 @@ class AnswerRows:
     def find_cells(
         self, by: Sequence[tuple[int, ...]]
     ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[int, int]], dict[str, list[Any]]]:
-        """Rows of probabilities: the most probable first, within each combination of what is given."""
+        """Return the rows of probabilities, the most probable first within each combination of the given levels."""
         bound, schema = self.bound, self.bound.schema
         free, events = bound.groups[0], bound.events[0]
         each = list(_combine(schema, free))
@@ -390,7 +391,7 @@ class AnswerRows:
         return columns, rows, picks, more
 
     def count_samples(self, levels: Mapping[int, int]) -> int:
-        """Samples that meet the conditions and have some levels, and the events of the question."""
+        """Count the samples that meet the conditions and have some levels and the events of the question."""
         if self.cells is None:
             return 0
         bound, picks = self.bound, []
@@ -405,7 +406,7 @@ class AnswerRows:
     def find_quantiles(
         self, by: Sequence[tuple[int, ...]]
     ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[int, int]], dict[str, list[Any]]]:
-        """Rows of quantiles, with the levels that the interval of the cumulative probability reaches."""
+        """Return the rows of quantiles, with the levels at the ends of the interval of the cumulative probability."""
         bound, schema = self.bound, self.bound.schema
         target = bound.groups[0][0]
         order = sort_levels(schema[target])
@@ -422,7 +423,7 @@ class AnswerRows:
             picks.append((n, position))
             if self.intervals is not None:
                 for limit, end in (("from", 1), ("to", 0)):
-                    # the last level reaches every share, whatever the interval
+                    # the cumulative probability of the last level is 1
                     moved = np.append(self.intervals[n, :-1, end], 1.0)
                     found = order[find_quantile(np.maximum.accumulate(moved), share)]
                     limits[limit].append(schema[target].levels[found])
@@ -430,7 +431,7 @@ class AnswerRows:
 
 
 def _combine(schema: Schema, positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Combinations of the codes of some variables, the last fastest; one that is empty for none."""
+    """Yield all combinations of codes of some variables, the last varying fastest; an empty one for no variables."""
     return itertools.product(*(range(schema[position].cardinality) for position in positions))
 
 
@@ -445,7 +446,7 @@ def _key(labels: tuple[str, ...]) -> Any:
 
 
 def _read_level(bound: BoundQuestion, level: str) -> float | str:
-    """Value of a level, or its label where it has none."""
+    """Return the value of a level, or its label if it has no value."""
     variable = bound.schema[bound.groups[0][0]]
     if variable.values is None:
         return level

@@ -1,4 +1,4 @@
-"""One question put to two models: what differs, and by how many standard errors."""
+"""Compare the answers of two models to one question: differences and their standard errors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class AnswerComparison(Summarised):
     first, second
         The answers.
     labels
-        Labels of each row that one of them has.
+        Labels of each row that occurs in either answer.
     numbers
-        float64 of shape (n_rows, 2): what each says; NaN where its schema lacks the level.
+        float64 of shape (n_rows, 2): number of each answer; NaN if its schema lacks the level.
     differences
-        float64 of shape (n_rows,): second less first.
+        float64 of shape (n_rows,): second minus first.
     standard_errors
-        float64 of shape (n_rows,): those of the differences; None where an answer has none.
+        float64 of shape (n_rows,): standard errors of the differences; None if an answer has none.
     """
 
     first: Answer
@@ -44,7 +44,7 @@ class AnswerComparison(Summarised):
 
     @property
     def total_variation(self) -> float | None:
-        """Half the summed absolute difference where the answers are one distribution; else None."""
+        """Half the sum of absolute differences if each answer is a single distribution; else None."""
         whole = all(abs(float(each.numbers.sum()) - 1) < 1e-6 for each in (self.first, self.second))
         if self.first.measure != "P" or len(self.labels) < 2 or not whole:
             return None
@@ -52,7 +52,7 @@ class AnswerComparison(Summarised):
 
     @property
     def table(self) -> pa.Table:
-        """Arrow table: labels, "first", "second", "difference", and "standard_error" if known."""
+        """Return an Arrow table: labels, "first", "second", "difference", and "standard_error" if known."""
         columns: dict[str, pa.Array] = {
             name: pa.array([row[n] for row in self.labels], pa.string())
             for n, name in enumerate(self.first.columns)
@@ -73,7 +73,7 @@ class AnswerComparison(Summarised):
         return (*self.first.columns, "first", "second", "difference", *errors)
 
     def rows(self) -> list[list[str]]:
-        """Rows of the table as texts."""
+        """Return the rows of the table as text."""
         out = []
         for n, labels in enumerate(self.labels):
             error = None if self.standard_errors is None else float(self.standard_errors[n])
@@ -82,7 +82,7 @@ class AnswerComparison(Summarised):
         return out
 
     def list_facts(self) -> list[tuple[str, str]]:
-        """Names and texts of what belongs to the table."""
+        """List names and texts of the facts below the table."""
         facts = []
         if (found := self.total_variation) is not None:
             facts.append(("total variation", f"{found:.4g}"))
@@ -92,12 +92,12 @@ class AnswerComparison(Summarised):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences on what either model cannot know."""
+        """Sentences on the limits of either model."""
         named = (("first", self.first), ("second", self.second))
         return tuple(f"{name}: {each}" for name, answer in named for each in answer.warnings)
 
     def summary(self) -> Summary:
-        """Show the question, what stands behind both answers, their warnings, and the first rows."""
+        """Summarise the question, the data supporting both answers, their warnings, and the first rows."""
         columns = self.first.columns
         table = SummaryTable(
             self.first.quantity,
@@ -109,11 +109,11 @@ class AnswerComparison(Summarised):
         return Summary(self.first.question, tuple(self.list_facts()), self.warnings, (table,))
 
     def __repr__(self) -> str:
-        """The summary as text."""
+        """Return the summary as text."""
         return repr(self.summary())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; numbers that are not finite are null."""
+        """Convert to plain JSON types; numbers that are not finite are null."""
         rows = []
         for n, labels in enumerate(self.labels):
             numbers = {"first": self.numbers[n, 0], "second": self.numbers[n, 1]}
@@ -141,16 +141,16 @@ def compare_answers(
     source: Source = "both",
     level: float = 0.95,
 ) -> AnswerComparison:
-    """Put one question to two models.
+    """Compare the answers of two models to one question.
 
     Parameters
     ----------
     first, second
-        The models; their schemas may differ, so far as both have what the question names.
+        The models; their schemas may differ if both have the variables and levels of the question.
     question, top, source, level
         As for `ask`.
     data
-        What each model was fitted to, as for `ask`; None where there is nothing.
+        Data that each model was fitted to, as for `ask`; None if not available.
 
     Returns
     -------
@@ -163,8 +163,8 @@ def compare_answers(
 
     Notes
     -----
-    The errors of a difference are the root of the summed squares of both: right for different samples, too large for
-    samples that both models have seen.
+    The standard error of a difference is the root of the sum of both squared errors, which is correct for independent
+    samples and too large if both models were fitted to the same samples.
     """
     options: dict[str, Any] = {"top": top, "source": source, "level": level}
     answers = (
@@ -185,7 +185,7 @@ def pair_answers(first: Answer, second: Answer) -> AnswerComparison:
 
 
 def _align(answer: Answer, numbers: FloatArray | None, labels: list[tuple[str, ...]]) -> FloatArray:
-    """Numbers of an answer by the labels of both; NaN where it has not."""
+    """Align the numbers of an answer with the labels of both; NaN for labels it lacks."""
     assert numbers is not None
     known: Mapping[tuple[str, ...], float] = dict(zip(answer.labels, numbers.tolist(), strict=True))
     return np.array([known.get(each, math.nan) for each in labels])

@@ -1,4 +1,4 @@
-"""Most likely combinations of levels of several variables, exactly."""
+"""Exact search for the most likely combinations of levels of several variables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pmflib.model.conditions import Given
 from pmflib.model.mixture import Mixture
 
 FEW_CELLS = 1 << 16
-"""Combinations up to which all are computed: 0.5 MB, some milliseconds."""
+"""Maximum number of combinations to enumerate: 0.5 MB, some milliseconds."""
 MAX_EXPANDED = 200_000
-"""Partial combinations that a search looks at, at most: some seconds."""
+"""Maximum number of partial combinations that a search expands: some seconds."""
 
 
 def most_likely(
@@ -27,10 +27,10 @@ def most_likely(
     *,
     top: int = 1,
 ) -> pa.Table:
-    """Find the most likely joint completions: levels of several variables together.
+    """Find the most likely joint completions of several variables.
 
-    Each on its own, the most probable levels need not be probable together: the argmax of a mixture is not the product
-    of the argmaxes.
+    The individually most probable levels need not be jointly probable: the argmax of a mixture is not the combination
+    of the argmaxes of its marginals.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def most_likely(
     variables
         Names or positions, at least one, distinct.
     given
-        Levels that others have: labels, codes, or collections of these.
+        Levels of other variables: labels, codes, or collections of these.
     top
-        How many, at least 1; fewer where there are fewer combinations.
+        Number of combinations to return, at least 1; fewer if there are fewer.
 
     Returns
     -------
-    Arrow table, the most likely first: a column of labels per variable, and "probability" given the conditions.
+    Arrow table, the most likely first: one column of labels per variable, and "probability" given the conditions.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def most_likely(
     PmfError
         If the conditions have probability 0, or top is below 1.
     MemoryPlanError
-        If the search does not end in ``MAX_EXPANDED`` steps.
+        If the search does not finish within ``MAX_EXPANDED`` steps.
     """
     fixed = model.condition(given)
     positions = [model.schema.position(variable) for variable in variables]
@@ -74,29 +74,28 @@ def find_most_likely(
     Parameters
     ----------
     model
-        The model, conditions included.
+        The model, already conditioned.
     positions
-        Places of the variables, distinct, at least one.
+        Positions of the variables, distinct, at least one.
     top
-        How many, at least 1.
+        Number of combinations to return, at least 1.
 
     Returns
     -------
-    int64 of shape (n_found, n_places), the most likely first; and their probabilities. Combinations of probability 0
-    are left out.
+    int64 of shape (n_found, n_places), the most likely first; and their probabilities. Combinations with probability 0
+    are omitted.
 
     Raises
     ------
     PmfError
         If top is below 1, or positions repeat.
     MemoryPlanError
-        If the search does not end in ``MAX_EXPANDED`` steps.
+        If the search does not finish within ``MAX_EXPANDED`` steps.
 
     Notes
     -----
-    Best first. The bound of a partial combination is its mixture with the largest factor of each variable that is
-    left, state by state: no completion is likelier. The variables whose states differ most in what is most likely
-    come first.
+    Best-first search. The upper bound of a partial combination is the mixture in which each remaining variable has its
+    largest factor in each state. The variables with most information about the state come first.
     """
     if top < 1 or not positions or len(set(positions)) < len(positions):
         raise PmfError(
@@ -114,7 +113,7 @@ def find_most_likely(
         )
     factors = [model.factor(position) for position in positions]
     order = sorted(range(len(positions)), key=lambda n: -_part_states(factors[n], model.prior))
-    # what is impossible has no logarithm, and no bound
+    # impossible levels have log-probability -inf
     with np.errstate(divide="ignore"):
         log_prior, *logs = (np.log(each) for each in (model.prior, *factors))
     found = _search(log_prior, [logs[n] for n in order], top)
@@ -124,7 +123,7 @@ def find_most_likely(
 
 
 def _part_states(factor: FloatArray, prior: FloatArray) -> float:
-    """Mutual information of a variable and the state, nats: how far it parts them."""
+    """Compute the mutual information of a variable and the state, nats."""
     joint = factor * prior
     apart = np.maximum(joint.sum(axis=1, keepdims=True) * prior, FLOOR)
     return float((joint * np.log(np.maximum(joint, FLOOR) / apart)).sum())
@@ -133,8 +132,8 @@ def _part_states(factor: FloatArray, prior: FloatArray) -> float:
 def _search(
     log_prior: FloatArray, blocks: Sequence[FloatArray], top: int
 ) -> list[tuple[tuple[int, ...], float]]:
-    """Best-first search: codes in the order of the blocks, and log-probabilities."""
-    # rest[n]: the most that the variables from n on can add, by state
+    """Run the best-first search; return codes in the order of the blocks, and log-probabilities."""
+    # rest[n]: upper bound on the contribution of the variables from n on, by state
     rest = np.zeros((len(blocks) + 1, log_prior.size))
     for n in range(len(blocks) - 1, -1, -1):
         rest[n] = rest[n + 1] + blocks[n].max(axis=0)

@@ -1,9 +1,9 @@
-"""How many rows a model counts for beside counts: the equivalent sample size m of the Dirichlet prior that it is.
+"""Equivalent sample size of a model: the concentration m of the Dirichlet prior that it defines for observed counts.
 
-Of n samples with shares q and a model that says p, an answer is (n q + m p) / (n + m). Nobody knows m: the smaller the
-bias of the model for a question, the larger it is. Its logarithm has a normal prior, whose mean is linear in features
-of the question; the counts of the answer itself update it. Probabilities and means of ordered values each have an m of
-their own, since a table has as many degrees of freedom as levels, less one, and a mean has one.
+Given n samples with shares q and a model with probabilities p, an answer is (n q + m p) / (n + m). The unknown m is
+larger the smaller the bias of the model is for a question. Its logarithm has a normal prior, whose mean is linear in
+features of the question, and is updated by the counts of the answer itself. Probabilities and means of ordered values
+have separate values of m, because a table has one degree of freedom less than it has levels, and a mean has one.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from pmflib.model.conditions import Conditions
 from pmflib.model.mixture import Mixture
 
 COEFFICIENTS = (1.61, 4.13, 4.11, 3.99, -0.20, 0.22, 1.48, -0.10, -0.90)
-"""Coefficients of the mean of log m over many models: see `EquivalentSamples`. This and the next two are what
-``python -m benchmarks.models.answers --law`` prints, fitted to questions to samples of public and drawn tables."""
+"""Coefficients of the mean of log m over many models: see `EquivalentSamples`. This and the next two are printed by
+``python -m benchmarks.models.answers --law``, which fits them to questions on public and simulated tables."""
 SPREADS = (1.62, 1.01)
-"""Standard deviations of log m, of probabilities and of means."""
+"""Standard deviations of log m for probabilities and for means."""
 TRUSTS = (0.98, 0.90)
-"""Powers of the likelihood of the counts of the answer itself, in (0, 1): the model was fitted to the same samples."""
+"""Powers, in (0, 1), of the likelihood of an answer's own counts, because the model was fitted to the same samples."""
 PRIOR_SPREADS = (1.0,) * 5 + (0.3, 0.3, 0.2, 0.2) + (0.3, 0.3) + (0.7, 0.7)
-"""Standard deviations between models of the coefficients, of the logarithms of the spreads, and of the logits of the
-trusts: wide where few unseen rows say much, and not tuned."""
+"""Prior standard deviations, between models, of the coefficients, of the logarithms of the spreads, and of the logits
+of the trusts: wide for those that a few held-out rows determine; not tuned."""
 DISCOUNT = 3.0
-"""Intervals are those of a third of the rows that the posterior is worth, but not of fewer than were counted if it is
-worth these: m is of the cells of a table together, some of which are further from the model than others."""
+"""Factor by which the posterior sample size is reduced for intervals, though not below the number of counted rows if it
+exceeds that: m describes all cells of a table, some of which deviate more from the model than others."""
 LOGS = np.linspace(-2.0, 12.0, 29)
-"""Values of log m that are tried."""
+"""Grid of values of log m."""
 MOST_TIMES = 10.0
-"""The largest m, in rows that the model was fitted to."""
+"""Maximum of m as a multiple of the number of training rows."""
 MOST_CELLS = 1 << 13
-"""Cells of the largest table of two variables that is compared: 1,600 questions hold thousands of these tables."""
+"""Maximum number of cells of a table of two variables to compare: 1,600 questions need thousands of these tables."""
 MOST_VARIABLES = 4
-"""Numbers of variables of a question, targets and conditions, from which on they are alike."""
+"""Number of variables, targets and conditions, from which questions share one intercept."""
 N_QUESTIONS = 400
-"""Questions drawn for each number of variables."""
+"""Number of questions drawn for each number of variables."""
 LEAST_CHANCE = 1e-9
-"""Probability below which that of a level is not taken to be."""
+"""Floor for level probabilities."""
 MIDDLE = 4.5
-"""Logarithm of 90 rows, about the average m: features are less this."""
+"""Logarithm of 90 rows, about the average m; it is subtracted from features."""
 
 CountTables = Callable[[Sequence[TableRequest]], Sequence[IntArray]]
-"""Counts the tables of some requests among some samples: int64, of the cardinalities of their targets."""
+"""Function that counts the tables of some requests among some samples: int64, shaped by the targets' cardinalities."""
 FindPair = Callable[[int, int], tuple[IntArray, FloatArray]]
-"""Gives the counts and the probabilities of two variables by position, (cardinality, cardinality) each."""
+"""Function of the positions of two variables that returns counts and probabilities, (cardinality, cardinality) each."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class PairTable:
     Parameters
     ----------
     counts
-        int64 of shape (n_target, n_condition): samples that hold each combination of levels.
+        int64 of shape (n_target, n_condition): number of samples with each combination of levels.
     chances
-        float64 of the same shape: what the model says.
+        float64 of the same shape: probabilities under the model.
     codes
-        Levels that are given of the second variable; empty where it is a target as well.
+        Given levels of the second variable; empty if it is a target as well.
     """
 
     counts: IntArray
@@ -77,21 +77,21 @@ class PairTable:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What counts and a model say of one table, and of the pairs of its variables.
+    """Counts and model probabilities of one table, and of the pairs of its variables.
 
     Parameters
     ----------
     n_variables
-        Variables of the question, targets and conditions, at least 1.
+        Number of variables of the question, targets and conditions, at least 1.
     chances
-        float64 of shape (n_cells,), sums to 1: what the model says.
+        float64 of shape (n_cells,), sums to 1: probabilities under the model.
     counts
-        Of the same shape: samples that meet the conditions. None where nothing was counted.
+        Array of the same shape: samples that meet the conditions. None without counts.
     pairs
-        A table of each target with each condition; without conditions those of each two targets.
+        Tables of each target with each condition; without conditions, of each two targets.
     values
-        float64 of shape (n_cells,): value of each level where a mean is asked for; None for probabilities. The mean of
-        two levels is a probability.
+        float64 of shape (n_cells,): value of each level if a mean is requested; None for probabilities. The mean of two
+        levels is treated as a probability.
     """
 
     n_variables: int
@@ -108,14 +108,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Worth:
-    """What a model is worth in an answer.
+    """Equivalent sample sizes in an answer.
 
     Parameters
     ----------
     rows
-        m: the answer is (n q + m p) / (n + m), of n counted rows with shares q and a model that says p.
+        m of the model: the answer is (n q + m p) / (n + m), for n counted rows with shares q and model probabilities p.
     total
-        Rows that counts and model are as sure as together: the sum of the parameters of the Dirichlet posterior.
+        Equivalent sample size of counts and model together: the sum of the parameters of the Dirichlet posterior.
     """
 
     rows: float
@@ -124,21 +124,21 @@ class Worth:
 
 @dataclass(frozen=True)
 class EquivalentSamples:
-    """Law of the number of rows m that a model counts for: what was learnt of a model, or of many others.
+    """Prior distribution of the equivalent sample size m, learnt from one model or from many others.
 
     Parameters
     ----------
     coefficients
-        Of the mean of log m: intercepts of questions of 1, 2, 3, and 4 variables or more, what a mean has more than a
-        probability, and the effects of the two features of `find_features`, of the logarithm of the samples for each
-        free parameter of the model, and of the logarithm of the samples.
+        Coefficients of the mean of log m: intercepts for questions of 1, 2, 3, and 4 or more variables, the offset of a
+        mean relative to a probability, and the effects of the two features of `find_features`, of the logarithm of the
+        number of samples per free parameter of the model, and of the logarithm of the number of samples.
     spreads, trusts
-        Standard deviation of log m, and power of the likelihood of the counts of the answer: of probabilities, and of
+        Standard deviation of log m, and power of the likelihood of the counts of the answer, for probabilities and for
         means.
     n_fitted
-        Samples that the model was fitted to, above 0; infinite where that is not known.
+        Number of samples that the model was fitted to, above 0; infinite if unknown.
     n_questions, n_unseen
-        Questions, and unseen rows, that this was learnt from; 0 where it is that of other models.
+        Numbers of questions and of held-out rows from which this was learnt; 0 if it comes from other models.
     """
 
     coefficients: tuple[float, ...] = COEFFICIENTS
@@ -149,20 +149,20 @@ class EquivalentSamples:
     n_unseen: int = 0
 
     def weigh(self, question: Comparison, n_parameters: int) -> Worth:
-        """Weigh a model for a question.
+        """Compute the equivalent sample size of a model for a question.
 
         Parameters
         ----------
         question
-            What counts and the model say.
+            Counts and model probabilities.
         n_parameters
-            Free parameters of the model.
+            Number of free parameters of the model.
 
         Notes
         -----
-        m has a posterior: log m is normal a priori, and the likelihood of the counts is that of a Dirichlet-multinomial
-        distribution with parameters m p; that of a counted mean is normal, of variance v / m + v / n where v is the
-        variance of a row. The mean and the variance of the answer are those over the posterior of m.
+        log m is normal a priori. The likelihood of the counts is Dirichlet-multinomial with parameters m p; that of a
+        counted mean is normal with variance v / m + v / n, where v is the variance of a row. The mean and the variance
+        of the answer are taken over the posterior of m.
         """
         laws = self._find_laws(question, n_parameters)
         counts, chances = question.counts, question.chances
@@ -192,7 +192,7 @@ class EquivalentSamples:
         return Worth(rows, max(min(n, total), total / DISCOUNT))
 
     def _find_laws(self, question: Comparison, n_parameters: int) -> FloatArray:
-        """Posterior probabilities of the values of log m."""
+        """Compute the posterior probabilities of the grid values of log m."""
         n_fitted = self.n_fitted if math.isfinite(self.n_fitted) else None
         features = describe(question, n_fitted, n_parameters)
         mean = float(np.clip(np.array(self.coefficients) @ features, LOGS[0], LOGS[-1]))
@@ -205,7 +205,7 @@ class EquivalentSamples:
         return laws
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return a one-line description."""
         rows = ", ".join(f"{math.exp(each):,.0f}" for each in self.coefficients[:MOST_VARIABLES])
         if not self.n_questions:
             return "as many rows as other models on average: no rows were held out to learn it from"
@@ -215,13 +215,13 @@ class EquivalentSamples:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; ``n_fitted`` is null where it is not known."""
+        """Convert to plain JSON types; ``n_fitted`` is null if unknown."""
         out = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
         return out | {"n_fitted": self.n_fitted if math.isfinite(self.n_fitted) else None}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> EquivalentSamples:
-        """Read what `to_json` gave."""
+        """Read the output of `to_json`."""
         read: dict[str, Any] = {
             name: tuple(x) if isinstance(x, list) else x for name, x in content.items()
         }
@@ -231,20 +231,20 @@ class EquivalentSamples:
 
 
 NAME = "equivalent_samples"
-"""Key of the origin of a model under which it is kept."""
+"""Key in the origin of a model."""
 
 
 def find_equivalent_samples(origin: Mapping[str, Any]) -> EquivalentSamples:
-    """Equivalent samples of a model by its origin: those that were learnt, or those of other models."""
+    """Return the equivalent samples stored in the origin of a model, or else those learnt from other models."""
     found = origin.get(NAME)
-    # earlier releases kept a regression of another form
+    # earlier releases stored a different regression
     if found is None or "trusts" not in found:
         return EquivalentSamples()
     return EquivalentSamples.from_json(found)
 
 
 def describe(question: Comparison, n_fitted: float | None, n_parameters: int) -> FloatArray:
-    """Features of a question in the order of `EquivalentSamples.coefficients`; those that are not known are 0."""
+    """Return the features of a question in the order of `EquivalentSamples.coefficients`; unknown ones are 0."""
     found = np.zeros(len(COEFFICIENTS))
     found[min(question.n_variables, MOST_VARIABLES) - 1] = 1.0
     found[MOST_VARIABLES] = question.kind
@@ -256,21 +256,21 @@ def describe(question: Comparison, n_fitted: float | None, n_parameters: int) ->
 
 
 def find_features(question: Comparison) -> FloatArray:
-    """What the counts of pairs of variables say of how good a model is for a question.
+    """Compute features on the fit of a model for a question from the counts of pairs of variables.
 
     Parameters
     ----------
     question
-        What counts and the model say.
+        Counts and model probabilities.
 
     Returns
     -------
-    float64 of shape (2,): log m as the departure of counts from the model implies it, for the targets given the levels
-    of each condition, on average, and for these pairs over all levels, on average; less `MIDDLE`, and 0 without pairs.
-    Where D is the Kullback-Leibler divergence of n counted shares from the model, of d degrees of freedom, D is
-    d / 2m + d / 2n on average under a Dirichlet with m rows, so that m is d / 2 (D - d / 2n), and the noise d / 2n is
-    what it cannot see. For means, D is the squared difference of the means over twice the variance of a row, and d is
-    1.
+    float64 of shape (2,): average log m implied by the deviation of counts from the model, first for the targets given
+    the levels of each condition, then for these pairs over all levels; minus `MIDDLE`, and 0 without pairs. Let D be
+    the Kullback-Leibler divergence of the shares among n counts from the model, with d degrees of freedom. Under a
+    Dirichlet of concentration m, D is on average d / 2m + d / 2n, so that m is estimated by d / 2 (D - d / 2n), where
+    d / 2n is sampling noise. For means, D is the squared difference of the means divided by twice the variance of a
+    row, and d is 1.
     """
     levels, wholes = [], []
     values = question.values if question.kind else None
@@ -291,7 +291,7 @@ def find_features(question: Comparison) -> FloatArray:
 
 
 def _imply(counts: IntArray, chances: FloatArray, values: FloatArray | None) -> float:
-    """Logarithm of m as implied by counts of shape (n_levels, n_columns), whose columns are apart."""
+    """Estimate the log m implied by counts of shape (n_levels, n_columns), with one distribution per column."""
     n = counts.sum(axis=0)
     total = max(float(n.sum()), 1.0)
     shares = counts / np.maximum(n, 1)
@@ -313,7 +313,7 @@ def _imply(counts: IntArray, chances: FloatArray, values: FloatArray | None) -> 
 
 
 def find_own_likelihood(question: Comparison) -> FloatArray:
-    """Log-likelihood of the counts of a question for each of the values of log m, up to a constant."""
+    """Compute the log-likelihood of the counts of a question for each value of log m, up to a constant."""
     counts, chances = question.counts, question.chances
     assert counts is not None
     counts = counts.ravel()
@@ -325,7 +325,7 @@ def find_own_likelihood(question: Comparison) -> FloatArray:
 
 
 def find_unseen_likelihood(question: Comparison, unseen: IntArray) -> FloatArray:
-    """Log-likelihood of unseen counts of a question, given those that were seen, for each of the values of log m."""
+    """Compute the log-likelihood of held-out counts of a question, given the training counts, for each log m."""
     counts = question.counts
     assert counts is not None
     counts = counts.ravel()
@@ -340,7 +340,7 @@ def find_unseen_likelihood(question: Comparison, unseen: IntArray) -> FloatArray
 
 
 def _find_means(question: Comparison) -> tuple[float, float, float]:
-    """Means by counts and by the model, and the variance of a row."""
+    """Compute the means under counts and under the model, and the variance of a row."""
     counts, chances, values = question.counts, question.chances, question.values
     assert counts is not None
     assert values is not None
@@ -353,7 +353,7 @@ def _find_means(question: Comparison) -> tuple[float, float, float]:
 
 
 def _add_counts(before: FloatArray | IntArray, added: IntArray, chances: FloatArray) -> FloatArray:
-    """Log-probabilities of counts under Dirichlet-multinomial laws with parameters m p and what was counted before."""
+    """Compute log-probabilities of counts: Dirichlet-multinomial with parameters m p plus the earlier counts."""
     from scipy.special import gammaln
 
     held = np.flatnonzero(added)
@@ -366,14 +366,14 @@ def _add_counts(before: FloatArray | IntArray, added: IntArray, chances: FloatAr
 
 
 def _add_normal(distances: FloatArray | float, variances: FloatArray) -> FloatArray:
-    """Log-densities of normal laws, less a constant."""
+    """Compute normal log-densities up to a constant."""
     found: FloatArray = -(np.log(variances) + np.square(distances) / variances) / 2
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class QuestionLikelihoods:
-    """Questions to unseen rows: features, likelihoods of the seen and the unseen counts by log m, kinds and weights."""
+    """Questions on held-out rows: features, likelihoods of training and held-out counts by log m, kinds, weights."""
 
     features: FloatArray
     own: FloatArray
@@ -391,32 +391,31 @@ def learn_equivalent_samples(
     n_seen: int,
     seed: int = 0,
 ) -> EquivalentSamples:
-    """Learn how many rows a model counts for, by random questions to samples that its fit has not seen.
+    """Learn the equivalent sample size of a model from random questions on held-out samples.
 
     Parameters
     ----------
     model
         The model.
     unseen
-        Codes of shape (n_rows, n_variables) of unseen samples: conditions are drawn from their rows, so that common
-        ones and rare ones are met as often as users meet them.
+        Codes of shape (n_rows, n_variables) of held-out samples; conditions are drawn from their rows, so that common
+        and rare conditions occur with realistic frequencies.
     count_seen, count_unseen
-        Count tables among the samples of the fit, or some of them, and among the unseen ones.
+        Functions that count tables among the training samples, or some of them, and among the held-out samples.
     n_seen
-        Samples that the model was fitted to.
+        Number of samples that the model was fitted to.
     seed
-        Seed of the questions that are drawn.
+        Seed of the random questions.
 
     Returns
     -------
-    The posterior mode, whose prior is the law over many models. Without unseen samples it is that law.
+    The posterior mode, with the distribution over many models as the prior. Without held-out samples it is the prior.
 
     Notes
     -----
-    The likelihood of a question is that of the unseen counts given those that were seen, the unknown m summed over its
-    law. The questions of each number of variables ask for each unseen value many times; their log-likelihoods are
-    weighted so that together they ask for it once. Without that, chance in the unseen rows is taken for a model that is
-    exact.
+    The likelihood of a question is that of the held-out counts given the training counts, with the unknown m summed
+    out. The questions with a given number of variables use each held-out value many times, so their log-likelihoods are
+    weighted to count it once. Otherwise, chance agreement in the held-out rows would be mistaken for an exact model.
 
     References
     ----------
@@ -439,7 +438,7 @@ def ask_unseen(
     n_seen: int,
     seed: int,
 ) -> QuestionLikelihoods | None:
-    """Put random questions to unseen rows; see `learn_equivalent_samples`. None where no row answers any."""
+    """Evaluate random questions on held-out rows; see `learn_equivalent_samples`. None if no row answers any."""
     sizes = model.schema.cardinalities
     requests = [
         each
@@ -474,7 +473,7 @@ def ask_unseen(
         try:
             question = compare_table(model, request, counts, find_pair)
         except PmfError:
-            # conditions that the model rules out are answered by counts
+            # if the conditions are impossible under the model, counts alone answer
             continue
         n_questions += 1
         asked.append((question, others.ravel()))
@@ -487,7 +486,7 @@ def ask_unseen(
     n_fitted, n_parameters = float(max(n_seen, 1)), model.n_parameters
     features = np.array([describe(each, n_fitted, n_parameters) for each, _ in asked])
     kinds = np.array([each.kind for each, _ in asked])
-    # hundreds of questions are about the same values, each of which is worth one
+    # hundreds of questions use the same values, each of which must count once
     groups = np.array([min(each.n_variables, MOST_VARIABLES) for each, _ in asked]) + 10 * kinds
     n_used = np.array([float(others.sum()) for _, others in asked])
     n_values = np.count_nonzero(unseen >= 0)
@@ -506,7 +505,7 @@ def ask_unseen(
 def compare_table(
     model: Mixture, request: TableRequest, counts: IntArray, find_pair: FindPair
 ) -> Comparison:
-    """Compare a model and the counts of a request.
+    """Compare a model with the counts of a request.
 
     Parameters
     ----------
@@ -515,9 +514,9 @@ def compare_table(
     request
         Targets and conditions.
     counts
-        int64 of the cardinalities of the targets: samples that meet the conditions.
+        int64, shaped by the cardinalities of the targets: samples that meet the conditions.
     find_pair
-        Gives counts and probabilities of two variables.
+        Function that returns counts and probabilities of two variables.
 
     Raises
     ------
@@ -534,7 +533,7 @@ def compare_table(
 
 
 def draw_questions(unseen: IntArray, seed: int) -> list[TableRequest]:
-    """Draw questions whose conditions rows of some samples meet: of 1 to 4 variables, a quarter with two targets.
+    """Draw questions of 1 to 4 variables, a quarter with two targets, with conditions met by rows of some samples.
 
     Parameters
     ----------
@@ -545,7 +544,7 @@ def draw_questions(unseen: IntArray, seed: int) -> list[TableRequest]:
 
     Returns
     -------
-    Different requests, in an order that depends on the arguments alone.
+    Distinct requests, in an order that depends only on the arguments.
     """
     rng = np.random.default_rng(seed)
     found: dict[TableRequest, None] = {}
@@ -567,21 +566,21 @@ def draw_questions(unseen: IntArray, seed: int) -> list[TableRequest]:
 def list_pairs(
     targets: Sequence[int], given: Conditions, sizes: IntArray
 ) -> list[tuple[int, int, tuple[int, ...]]]:
-    """List the pairs of variables that features of a question are of.
+    """List the pairs of variables from which the features of a question are computed.
 
     Parameters
     ----------
     targets
-        Variables asked for.
+        Target variables.
     given
-        Codes of those that are given.
+        Codes of the conditioning variables.
     sizes
         int64 of shape (n_variables,): cardinalities.
 
     Returns
     -------
-    Each target with each other variable that is given, and its codes; where nothing is given, each two targets, and no
-    codes. Pairs whose tables are too large are left out.
+    Each target with each other conditioning variable, and the codes of the latter; without conditions, each two
+    targets, without codes. Pairs whose tables are too large are left out.
     """
     found = [(target, *known) for target in targets for known in given.items()]
     if not given:
@@ -590,25 +589,25 @@ def list_pairs(
 
 
 def is_comparable(sizes: IntArray, first: int, second: int) -> bool:
-    """Whether the table of two variables is small enough to be compared."""
+    """Return whether the table of two variables is small enough to be compared."""
     return int(sizes[first]) * int(sizes[second]) <= MOST_CELLS
 
 
 def maximise(
     likelihoods: Sequence[QuestionLikelihoods], start: EquivalentSamples, deviations: FloatArray
 ) -> EquivalentSamples:
-    """Find the posterior mode of the law of m.
+    """Find the posterior mode of the distribution of m.
 
     Parameters
     ----------
     likelihoods
-        Questions to the unseen rows of one model, or of several.
+        Questions on the held-out rows of one model, or of several.
     start
         Mean of the prior; ``n_fitted`` limits m.
     deviations
         float64 of shape (13,): standard deviations of the prior, in the order of `PRIOR_SPREADS`.
     """
-    # it takes longer to load than an answer, and a model that is asked has learnt
+    # importing it takes longer than an answer, and fitted models have already been through this step
     from scipy.optimize import minimize
     from scipy.special import expit, logit
 
@@ -651,7 +650,7 @@ def maximise(
 
 
 def _normalise(logs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Logarithms of the sums of exponentials along rows, and the rows as shares."""
+    """Compute the log-sum-exp of each row, and the softmax of each row."""
     highest = logs.max(axis=1, keepdims=True)
     shares = np.exp(logs - highest)
     sums = shares.sum(axis=1, keepdims=True)

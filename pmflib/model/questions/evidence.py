@@ -1,4 +1,4 @@
-"""What answers rest on beside the model: counts of pairs, and samples that more conditions are counted in."""
+"""Data for answers besides the model: counts of pairs, and samples for counts of more variables."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ from pmflib.store.sample_designs import StoredDesign
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
-"""Counts tables of some requests, int64 of the cardinalities of their targets, and says in how many samples."""
+"""Function that counts the tables of some requests, int64 shaped by the targets' cardinalities, and its samples."""
 
 
 @dataclass(eq=False)
 class Evidence:
-    """Data that a model was fitted to, as far as answers speak of them; what was counted once is kept.
+    """The training data that answers draw on; counts are cached.
 
     Parameters
     ----------
     schema
         Variables.
     n_rows
-        Samples.
+        Number of samples.
     are_effective
-        Whether numbers of samples are of effective ones, by weights or a design.
+        Whether numbers of samples are effective sample sizes, because of weights or a sampling design.
     read_pairs
-        Gives int64 of shape (n_levels, n_levels): co-occurrence counts, of which one triangle may be filled. None where
-        there are none, or where reading them would take longer than counting anew.
+        Function that returns int64 of shape (n_levels, n_levels): co-occurrence counts, possibly with only one triangle
+        filled. None if there are none, or if reading them would take longer than counting again.
     count_samples
-        Counts any tables in the samples, and says in how many of them; None where there are no samples.
+        Function that counts any tables in the samples, and returns the number of samples used; None without samples.
     plan_samples
-        Seconds that this takes one core, about; None where that is not known.
+        Function that estimates the time of this on one core, in seconds; None if unknown.
     n_counted
-        Samples that tables of more than two variables were counted in, where these are not all: a part that follows
-        from the data alone. None where they are all.
+        Number of samples in which tables of more than two variables were counted, if only a part, which depends only on
+        the data, was used. None if all were used.
     """
 
     schema: Schema
@@ -75,18 +75,18 @@ class Evidence:
 
     @classmethod
     def of(cls, data: object, model: Mixture, design: SurveyDesign | None = None) -> Evidence:
-        """Evidence in memory: co-occurrence counts, or the samples as a table or codes.
+        """Wrap data in memory: co-occurrence counts, or samples as a table or codes.
 
-        With a design tables are in effective samples: weighted shares, times the number of independent samples that
-        would be as sure. Of weighted counts they are in Kish's effective samples.
+        With a design, tables contain weighted shares times the effective sample size; for weighted counts, Kish's
+        effective sample size is used.
 
         Raises
         ------
         SchemaError
-            If counts and model are of different schemas, or samples do not fit the schema.
+            If counts and model have different schemas, or samples do not fit the schema.
         PmfError
-            If a design is given with counts, or is of another number of rows; if there is none for samples of a model
-            that was fitted with weights.
+            If a design is given with counts, or has another number of rows; or if there is no design for samples of a
+            model that was fitted with weights.
         """
         schema = model.schema
         if isinstance(data, Evidence):
@@ -124,7 +124,7 @@ class Evidence:
         return cls(schema, len(codes), False, None, count)
 
     def count(self, requests: Iterable[TableRequest]) -> None:
-        """Count tables that are not known yet: in one pass over the samples, or of two variables at most by pairs."""
+        """Count the tables not yet cached, in one pass over the samples, or from pairs for up to two variables."""
         wanted = dict.fromkeys(each for each in requests if each not in self._known)
         others = [each for each in wanted if not self._is_known(each)]
         for each in wanted:
@@ -139,13 +139,13 @@ class Evidence:
                 self.n_counted = n_counted
 
     def plan(self, requests: Iterable[TableRequest]) -> float:
-        """Seconds that `count` of the same requests would take one core, about; 0 where that is not known."""
+        """Estimate the time of `count` for the same requests on one core, in seconds; 0 if unknown."""
         wanted = dict.fromkeys(each for each in requests if each not in self._known)
         others = [each for each in wanted if not self._is_known(each)]
         return self.plan_samples(others) if self.plan_samples is not None and others else 0.0
 
     def find(self, request: TableRequest) -> IntArray | None:
-        """Table of a request: int64 of the cardinalities of its targets; None where it cannot be counted."""
+        """Return the table of a request, int64 shaped by its targets' cardinalities; None if it cannot be counted."""
         self.count([request])
         return self._known[request]
 
@@ -154,7 +154,7 @@ class Evidence:
         return not involved or (self.read_pairs is not None and len(involved) < 3)
 
     def _look_up(self, request: TableRequest) -> IntArray:
-        """Count a table of two variables at most by pairs."""
+        """Count a table of at most two variables from the counts of pairs."""
         given = dict(request.given)
         involved = list(dict.fromkeys([*request.targets, *given]))
         if not involved:
@@ -177,7 +177,7 @@ class Evidence:
 def count_designed(
     codes: IntArray, schema: Schema, design: SurveyDesign, requests: Sequence[TableRequest]
 ) -> tuple[list[Any], int]:
-    """Tables of some requests in effective samples, float64, and the number of all.
+    """Count the tables of some requests in effective samples, float64; also return the total number of samples.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def count_designed(
     schema
         Variables.
     design
-        How the rows were drawn.
+        Sampling design of the rows.
     requests
         Targets and conditions.
     """
@@ -201,7 +201,7 @@ def count_designed(
 def _find_cells(
     codes: IntArray, schema: Schema, request: TableRequest
 ) -> tuple[IntArray, list[int]]:
-    """Cell of the table of a request that each row is in, -1 where in none, and the sizes of the table."""
+    """Find the cell of each row in the table of a request, -1 for none, and the shape of the table."""
     sizes = [int(schema.cardinalities[position]) for position in request.targets]
     cells = np.full(len(codes), -1, np.int64)
     plan = TablePlan.make(schema, [request])
@@ -218,14 +218,14 @@ def count_codes(
 
 
 MAX_LEVELS = 1_000
-"""Levels of the largest schema whose tables of pairs are read for a question: 8 MB a fold, read in an instant."""
+"""Maximum number of levels of a schema for reading tables of pairs for a question: 8 MB per fold."""
 KIND = "conditional tables"
-"""Attribute ``kind`` of the Zarr group of tables that were counted for questions."""
-# 2: variances by units and replicates allow for degrees of freedom
+"""Attribute ``kind`` of the Zarr group of tables counted for questions."""
+# 2: variances from sampling units and replicates account for degrees of freedom
 VERSION = 2
 LOCAL_SECONDS = 5.0
-"""Seconds of one core up to which samples are counted in this process: about as long as it takes to connect to a
-scheduler, and for its workers to load what they need."""
+"""Maximum estimated time, in seconds on one core, for counting samples in this process: about as long as connecting to
+a scheduler and importing modules on its workers."""
 
 
 def open_evidence(
@@ -237,7 +237,7 @@ def open_evidence(
     client: Client = None,
     budget: float | None = None,
 ) -> Evidence | None:
-    """Find what a model was made from: all samples of the dataset of its run, and their co-occurrence counts.
+    """Open the data that a model was fitted to: all samples of the dataset of its run, and their co-occurrence counts.
 
     Parameters
     ----------
@@ -246,15 +246,15 @@ def open_evidence(
     reference, schema
         The model, and its variables.
     client
-        Dask client that counts more than pairs where that takes a core longer than ``LOCAL_SECONDS``; less, or all
-        where it is None, is counted in threads of this process.
+        Dask client for counting more than pairs if that takes longer than ``LOCAL_SECONDS`` on one core. Otherwise, or
+        if None, threads of this process count.
     budget
         As for `pmflib.counting.weighted_tables.count_stored_tables`: seconds of one core.
 
     Returns
     -------
-    The evidence; None where neither counts nor samples of this schema are left. Nothing is read until an answer asks
-    for it. What is counted in the samples is kept in the store, unless that may only be read.
+    The evidence; None if neither counts nor samples of this schema exist. Data are read only when an answer needs them.
+    Tables counted in the samples are saved in the store, unless it is read-only.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def open_evidence(
             )
             if stored.weights is not None:
                 n_rows = round(stored.weights.n_effective)
-            # with weights, each table has an effective number of its own, which pairs do not have
+            # with weights, each table has its own effective sample size, which counts of pairs lack
             if schema.n_levels <= MAX_LEVELS and not is_weighted:
                 read_pairs = cache(partial(_read_pairs, stored))
     if dataset is not None and (entry := store.find(dataset.identity)) is not None:
@@ -297,7 +297,7 @@ def open_evidence(
 
 
 def _open_design(store: Store, dataset: Reference | None) -> StoredDesign | None:
-    """Design of a dataset whose samples have sampling units or replicate weights; None for other or lost datasets."""
+    """Return the design of a dataset with sampling units or replicate weights; None without these or the dataset."""
     if dataset is None or store.find(dataset.identity) is None:
         return None
     return StoredDesign.open(store, dataset)
@@ -310,7 +310,7 @@ def _read_pairs(stored: StoredTables) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _StoredCounts:
-    """Tables of stored samples, and the samples that were counted; from the store where they were counted before."""
+    """Counts tables of stored samples, or reads tables counted earlier from the store; returns the samples used."""
 
     store: Store
     dataset: Reference
@@ -342,7 +342,7 @@ class _StoredCounts:
                 write=write,
             )
         except StoreError:
-            # a store that may only be read keeps nothing
+            # nothing can be saved in a read-only store
             found = self._count(requests)
             return found.to_samples()
         folder = self.store.locate(entry.reference)
@@ -368,7 +368,7 @@ class _StoredCounts:
         return weighted.to_samples(counted, n)
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
-        """Seconds that counting takes one core, about; 0 of what was counted before."""
+        """Estimate the time of counting on one core, in seconds; 0 for tables counted earlier."""
         options = self._list_options(requests)
         if self.store.find(identify("tables", {"dataset": self.dataset}, options, VERSION)):
             return 0.0
@@ -387,7 +387,7 @@ class _StoredCounts:
     @cached_property
     def blocks(self) -> list[BlockReference]:
         """Blocks of the dataset."""
-        # with it comes pyarrow.compute, which takes longer to load than pairs to answer
+        # this imports pyarrow.compute, which takes longer than an answer from pairs
         from pmflib.store.dataset import list_dataset_blocks
 
         return list_dataset_blocks(self.store, self.dataset, None)
@@ -408,5 +408,5 @@ class _StoredCounts:
 
 
 def _list_known(sizes: Sequence[float] | None) -> list[float | None] | None:
-    """Sizes as plain JSON types: one that is infinite is None."""
+    """Convert sizes to plain JSON types, with None for infinite ones."""
     return None if sizes is None else [each if math.isfinite(each) else None for each in sizes]

@@ -1,4 +1,4 @@
-"""Joint PMFs as tables; information measures, expected values, quantiles and odds of any joint PMF."""
+"""Joint PMFs as tables, and information measures, expected values, quantiles and odds of any joint PMF."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pmflib.schema import Schema, Variable
 
 @dataclass(frozen=True, eq=False)
 class TablePMF:
-    """A joint PMF of some variables as a table, asked like a mixture.
+    """A joint PMF of some variables as a table, with the query methods of a mixture.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class TablePMF:
     positions
         Index of the variable of each axis.
     table
-        float64, of the cardinalities of the variables; sums to 1.
+        float64 with one axis per variable, as long as its cardinality; sums to 1.
     """
 
     schema: Schema
@@ -36,22 +36,22 @@ class TablePMF:
     table: FloatArray
 
     def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
-        """Joint PMF of some of the variables, as `pmflib.model.mixture.Mixture.marginal` gives it."""
+        """Return the joint PMF of some of the variables: see `pmflib.model.mixture.Mixture.marginal`."""
         fixed = self.condition(given)
         asked = [self.schema.position(variable) for variable in variables]
         axes = [self.positions.index(position) for position in asked]
         others = tuple(n for n in range(len(self.positions)) if n not in axes)
         summed = fixed.table.sum(axis=others)
-        # the axes that are left keep their order
+        # the remaining axes keep their order
         order = np.argsort(np.argsort(axes))
         return np.transpose(summed, order) if summed.ndim > 1 else summed
 
     def condition(self, given: Given | None) -> TablePMF:
-        """Table of those who have some levels."""
+        """Return the table conditioned on some levels."""
         return self.condition_codes(encode_conditions(self.schema, given))[0]
 
     def condition_codes(self, conditions: Conditions) -> tuple[TablePMF, float]:
-        """Table of those who have some codes, and the logarithm of their probability."""
+        """Return the table conditioned on some codes, and the log-probability of the conditions."""
         if not conditions:
             return self, 0.0
         kept = self._keep(conditions)
@@ -61,11 +61,11 @@ class TablePMF:
         )
 
     def find_impossible(self, conditions: Conditions) -> tuple[int, ...]:
-        """All conditions if they have probability 0 together; else none."""
+        """Return all conditioned positions if the joint probability is 0, else none."""
         return () if self._keep(conditions).sum() > 0 else tuple(conditions)
 
     def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
-        """Probabilities of some combinations of codes, shape (n_combinations, n_positions)."""
+        """Return the probabilities of combinations of codes of shape (n_combinations, n_positions)."""
         found: FloatArray = self.marginal(positions)[tuple(combinations.T)]
         return found
 
@@ -80,7 +80,7 @@ class TablePMF:
 
 
 PMF: TypeAlias = Mixture | TablePMF
-"""What measures are computed of."""
+"""Distribution of which measures are computed."""
 
 
 def entropy(
@@ -90,7 +90,7 @@ def entropy(
     *,
     by: Sequence[str | int] = (),
 ) -> float:
-    """Entropy of some variables.
+    """Compute the entropy of some variables.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ def entropy(
     variables
         Names or positions, at least one.
     given
-        Levels that others have: labels, codes, or collections of these.
+        Levels of other variables: labels, codes, or collections of these.
     by
-        Variables that are known, whatever their level: the mean of the entropies given each, H(variables | by).
+        Conditioning variables: the result is the conditional entropy H(variables | by), averaged over their levels.
 
     Returns
     -------
-    Nats, >= 0; at most the logarithm of the number of combinations.
+    Entropy in nats, >= 0 and at most the logarithm of the number of combinations.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def mutual_information(
     *,
     by: Sequence[str | int] = (),
 ) -> float:
-    """Mutual information of two groups of variables: what one says about the other.
+    """Compute the mutual information of two groups of variables.
 
     Parameters
     ----------
@@ -138,11 +138,11 @@ def mutual_information(
     first, second
         Names or positions, at least one each.
     given, by
-        As for `entropy`; with ``by`` it is the conditional mutual information I(first; second | by).
+        As for `entropy`; with ``by``, the result is the conditional mutual information I(first; second | by).
 
     Returns
     -------
-    Nats, >= 0; 0 where the two are independent.
+    Mutual information in nats, >= 0; 0 if the groups are independent.
 
     Raises
     ------
@@ -167,17 +167,17 @@ def total_variation(
     *,
     by: Sequence[str | int] = (),
 ) -> float:
-    """Total variation between the joint PMF of two groups of variables and the product of theirs.
+    """Compute the total variation between the joint PMF of two groups of variables and the product of their marginals.
 
     Parameters
     ----------
     model, first, second, given, by
-        As for `mutual_information`; with ``by`` it is the mean over its levels.
+        As for `mutual_information`; with ``by``, the result is the mean over its levels.
 
     Returns
     -------
-    In [0, 1): the largest difference of the probabilities that the two give to an event; 0 where the groups are
-    independent.
+    Total variation in [0, 1): the largest difference between the probabilities of an event under the two PMFs; 0 if the
+    groups are independent.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def conditional_distance(
     given: Given | None,
     against: Given | None = None,
 ) -> float:
-    """Total variation between the PMFs of some variables under two sets of conditions.
+    """Compute the total variation between the PMFs of some variables under two sets of conditions.
 
     Parameters
     ----------
@@ -211,11 +211,11 @@ def conditional_distance(
     variables
         Names or positions, at least one.
     given, against
-        The two sets of conditions, as for `entropy`; None is no condition.
+        The two sets of conditions, as for `entropy`; None means no condition.
 
     Returns
     -------
-    In [0, 1]: half the summed absolute difference of the probabilities.
+    Total variation in [0, 1]: half the sum of the absolute differences of the probabilities.
 
     Raises
     ------
@@ -242,11 +242,11 @@ def expected(model: PMF, variable: str | int, given: Given | None = None) -> flo
     variable
         Name or position.
     given
-        Levels that others have: labels, codes, or collections of these.
+        Levels of other variables: labels, codes, or collections of these.
 
     Returns
     -------
-    In the units of the variable's values.
+    Expected value, in the units of the variable's values.
 
     Raises
     ------
@@ -260,7 +260,7 @@ def expected(model: PMF, variable: str | int, given: Given | None = None) -> flo
 
 
 def quantile(model: PMF, variable: str | int, share: float, given: Given | None = None) -> str:
-    """Find a quantile of a variable whose levels are in order.
+    """Find a quantile of a variable with ordered levels.
 
     Parameters
     ----------
@@ -269,13 +269,13 @@ def quantile(model: PMF, variable: str | int, share: float, given: Given | None 
     variable
         Name or position of an ordinal variable, or of one with bins.
     share
-        In (0, 1); 0.5 is the median.
+        Cumulative probability of the quantile, in (0, 1); 0.5 gives the median.
     given
         As for `expected`.
 
     Returns
     -------
-    The lowest level up to which the variable has at least that share of probability.
+    Label of the lowest level at which the cumulative probability is at least ``share``.
 
     Raises
     ------
@@ -301,13 +301,13 @@ def odds(model: PMF, event: Given, given: Given | None = None) -> float:
     model
         The model.
     event
-        Levels that variables have, all together: labels, codes, or collections of these.
+        Levels of all variables of the event: labels, codes, or collections of these.
     given
         As for `expected`.
 
     Returns
     -------
-    At least 0; infinite where the event is certain.
+    Odds, at least 0; infinite if the event is certain.
 
     Raises
     ------
@@ -330,11 +330,11 @@ def odds_ratio(
     model, event
         As for `odds`.
     given, against
-        The two sets of conditions; None is no condition.
+        The two sets of conditions; None means no condition.
 
     Returns
     -------
-    At least 0; 1 where both give the event the same probability, NaN where both odds are 0 or infinite.
+    Odds ratio, at least 0; 1 if the event has the same probability under both, NaN if both odds are 0 or infinite.
 
     Raises
     ------
@@ -347,31 +347,31 @@ def odds_ratio(
 
 
 def find_chance(model: PMF, event: dict[int, tuple[int, ...]]) -> float:
-    """Probability of an event given as codes by position; 0 where it is impossible."""
+    """Return the probability of an event given as codes by position; 0 if it is impossible."""
     if not event:
         return 1.0
     return 0.0 if model.find_impossible(event) else math.exp(model.condition_codes(event)[1])
 
 
 def find_odds(chances: FloatArray) -> FloatArray:
-    """Odds of probabilities; infinite for 1."""
+    """Convert probabilities to odds; 1 gives infinity."""
     with np.errstate(divide="ignore"):
         found: FloatArray = chances / np.maximum(1 - chances, 0.0)
     return found
 
 
 def find_quantile(cumulated: FloatArray, share: float) -> int:
-    """Place of the first cumulative probability that reaches a share; what rounding lacks is not missed."""
+    """Return the index of the first cumulative probability that reaches a share, up to rounding errors."""
     return min(int(np.searchsorted(cumulated, share - 1e-12)), cumulated.size - 1)
 
 
 def sort_levels(variable: Variable) -> IntArray:
-    """Codes of a variable in the order of its levels.
+    """Return the codes of a variable in the order of its levels.
 
     Raises
     ------
     SchemaError
-        If they have none.
+        If the levels have no order.
     """
     if variable.role == "nominal":
         raise SchemaError(
@@ -391,17 +391,18 @@ def measure_answers(
     Parameters
     ----------
     sides
-        Joint PMFs given each set of conditions of the question, of its schema.
+        Joint PMFs given each set of conditions of the question, with the question's schema.
     bound
         The question.
     combinations
-        For argmax: codes of shape (n_found, n_targets), whose probabilities are asked for.
+        For argmax: codes of shape (n_found, n_targets), whose probabilities are computed.
 
     Returns
     -------
-    float64 of shape (n_by, n_each): a row for each combination of the levels of ``bound.by``, in order of codes, or
-    one. For "P" the probabilities of all combinations of the targets without a level, for quantiles the cumulative
-    probabilities of the levels in order, else one number. NaN where a combination of ``by`` is impossible.
+    float64 of shape (n_by, n_each): one row for each combination of the levels of ``bound.by``, in order of codes, or a
+    single row. Columns are, for "P", the probabilities of all combinations of the targets without a level; for
+    quantiles, the cumulative probabilities of the ordered levels; otherwise one number. NaN if a combination of ``by``
+    is impossible.
 
     Raises
     ------
@@ -437,7 +438,7 @@ def measure_answers(
 def _tabulate(
     side: PMF, by: Sequence[int], targets: Sequence[int], event: Conditions
 ) -> FloatArray:
-    """P(targets, event | by), shape (n_by, n_targets)."""
+    """Compute P(targets, event | by), shape (n_by, n_targets)."""
     cardinalities = side.schema.cardinalities
     n_by = math.prod(int(cardinalities[position]) for position in by)
     if event and side.find_impossible(event):
@@ -453,7 +454,7 @@ def _tabulate(
 
 
 def find_chances(side: PMF, bound: BoundQuestion) -> FloatArray:
-    """Probabilities that a question asks for, by combination of levels: float64 of shape (n_by, n_targets)."""
+    """Compute the probabilities for a question, by combination of levels: float64 of shape (n_by, n_targets)."""
     return _tabulate(side, bound.by, bound.groups[0], bound.events[0])
 
 

@@ -1,7 +1,7 @@
-"""The posterior of the table that a question asks about: how sure it is, and errors and intervals of its measures.
+"""Posterior of the table of a question, with standard errors and intervals of its measures.
 
-Counts and a model are one source: a Dirichlet over the table of the variables asked for, whose prior is the model; how
-many rows this counts for: `pmflib.model.questions.equivalent_samples`.
+Counts and model are combined in a Dirichlet posterior over the table of the target variables. The model is the prior;
+`pmflib.model.questions.equivalent_samples` determines its equivalent sample size.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from pmflib.model.questions.question import BoundQuestion
 from pmflib.schema import Schema
 
 N_DRAWS = 1000
-"""Draws from a posterior for the interval of what is no probability: its ends are off by a twentieth of its length."""
+"""Number of posterior draws for intervals of measures other than probabilities; their ends have an error of about a
+twentieth of the length."""
 DRAWN_CELLS = 20_000_000
-"""Cells that are drawn at most, some tenths of a second: of larger tables there are fewer draws."""
+"""Maximum number of cells drawn, some tenths of a second; larger tables get fewer draws."""
 LEAST_DRAWS = 100
 SURE_ROWS = 3.0
-"""Sum of the parameters of a Dirichlet from which on one of its gamma variates at least is no tiny number."""
+"""Sum of the parameters of a Dirichlet above which at least one of its gamma variates does not underflow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Dirichlet posterior of the table of some variables: one of the first variables, and of the others given each.
+    """Dirichlet posterior of the table of some variables: for the first variables, and for the others given these.
 
     Parameters
     ----------
     schema
         Schema whose variables these are.
     by, targets
-        Indices of the first variables, perhaps none, and of the others, at least one in all.
+        Indices of the first variables, possibly none, and of the others; at least one in total.
     heads
-        float64 of shape (n_by,): parameters of the Dirichlet of the first; a single one where there are none.
+        float64 of shape (n_by,): parameters of the Dirichlet of the first variables; a single value if there are none.
     cells
-        float64 of shape (n_by, n_targets): parameters of the Dirichlets of the others.
+        float64 of shape (n_by, n_targets): parameters of the Dirichlets of the other variables.
     """
 
     schema: Schema
@@ -55,12 +56,12 @@ class Posterior:
 
     @property
     def totals(self) -> FloatArray:
-        """Rows that the table given each combination of the first variables counts for: (n_by,)."""
+        """Posterior sample sizes of the tables given each combination of the first variables: (n_by,)."""
         sums: FloatArray = self.cells.sum(axis=1)
         return sums
 
     def draw(self, seed: int) -> Iterator[TablePMF]:
-        """Draw tables, the same for a seed."""
+        """Draw tables, reproducibly for a given seed."""
         rng = np.random.default_rng(seed)
         n_draws = int(np.clip(DRAWN_CELLS // max(self.cells.size, 1), LEAST_DRAWS, N_DRAWS))
         for _ in range(n_draws):
@@ -75,10 +76,10 @@ class Posterior:
 
 
 def _draw_shares(rng: np.random.Generator, parameters: FloatArray) -> FloatArray:
-    """Draw from Dirichlet distributions along the last axis; all 0 where all parameters are."""
+    """Draw from Dirichlet distributions along the last axis; all 0 if all parameters are 0."""
     if (parameters.sum(axis=-1) > SURE_ROWS).all():
         return rng.standard_gamma(parameters)
-    # gamma variates of tiny parameters are below the least float: their logarithms are not
+    # gamma variates of tiny parameters underflow, but their logarithms do not
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(rng.standard_gamma(parameters + 1)) + (
             np.log(rng.random(parameters.shape)) / parameters
@@ -89,7 +90,7 @@ def _draw_shares(rng: np.random.Generator, parameters: FloatArray) -> FloatArray
 
 
 def find_beta_intervals(chances: FloatArray, totals: FloatArray, level: float) -> FloatArray:
-    """Intervals of probabilities under Dirichlet posteriors.
+    """Compute intervals of probabilities under Dirichlet posteriors.
 
     Parameters
     ----------
@@ -98,12 +99,12 @@ def find_beta_intervals(chances: FloatArray, totals: FloatArray, level: float) -
     totals
         float64 that broadcasts to them: sums of the parameters of the Dirichlets.
     level
-        Posterior probability that the interval holds, in (0, 1); as much lies below as above.
+        Posterior probability of the central interval, in (0, 1).
 
     Returns
     -------
-    float64 of shape (..., 2), in [0, 1]; it holds the mean. A mean of 0 is taken for what none of as many rows has
-    shown, of even chances before, and one of 1 likewise.
+    float64 of shape (..., 2), in [0, 1]; the interval contains the mean. For a mean of 0, it is that of an event never
+    observed in that many rows, under a uniform prior; likewise for a mean of 1.
 
     Examples
     --------
@@ -111,16 +112,16 @@ def find_beta_intervals(chances: FloatArray, totals: FloatArray, level: float) -
     array([[0.4 , 0.6 ],
            [0.  , 0.04]])
     """
-    # it takes as long to load as all the rest of an answer
+    # importing it takes as long as the rest of an answer
     from scipy.special import betaincinv
 
     first, second = chances * totals, (1 - chances) * totals
-    # no row and no model is certain
+    # no number of rows makes an event certain
     is_certain = (first <= 0) | (second <= 0)
     first, second = first + is_certain, second + is_certain
     tail = (1 - level) / 2
     ends = [betaincinv(first, second, share) for share in (tail, 1 - tail)]
-    # a mean of a very skewed posterior lies outside: the interval holds what is answered
+    # the mean of a very skewed posterior lies outside; extend the interval to contain the answer
     low, high = np.minimum(ends[0], chances), np.maximum(ends[1], chances)
     found: FloatArray = np.clip(np.stack([low, high], axis=-1), 0.0, 1.0)
     return found
@@ -134,7 +135,7 @@ def find_errors(
     means: FloatArray,
     level: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Standard deviations of the numbers of an answer, and their intervals.
+    """Compute standard deviations of the numbers of an answer, and their intervals.
 
     Parameters
     ----------
@@ -143,22 +144,23 @@ def find_errors(
     posteriors
         Posterior of the table of its variables, for each set of conditions.
     combinations
-        Those that argmax found, as for `pmflib.model.questions.information.measure_answers`.
+        Combinations for argmax, as for `pmflib.model.questions.information.measure_answers`.
     numbers
         Numbers of the answer.
     means
-        Those of the posterior mean, of the same shape: others where counts alone answer.
+        Numbers from the posterior mean, of the same shape; they differ if only counts are used.
     level
-        Posterior probability that an interval holds, in (0, 1).
+        Posterior probability of an interval, in (0, 1).
 
     Returns
     -------
-    float64 of the shape of the numbers, and (..., 2); intervals hold the numbers, and stay where the measure can be.
+    float64 of the shape of the numbers, and (..., 2); intervals contain the numbers and lie in the range of the
+    measure.
 
     Notes
     -----
-    Those of probabilities, quantiles and odds are of the Beta marginals of the Dirichlets, others of draws, whose mean
-    is moved to the answer.
+    For probabilities, quantiles and odds, the Beta marginals of the Dirichlets are used; for other measures, draws
+    whose mean is shifted to the answer.
     """
     measure = bound.question.measure
     if measure in ("P", "argmax", "median", "quantile", "odds"):
@@ -173,7 +175,7 @@ def find_errors(
     tails = [(1 - level) / 2, (1 + level) / 2]
     if measure == "OR":
         return _find_ratio_errors(draws, numbers, tails)
-    # what is 0 for independent variables is above it in every draw: the mean of the draws says by how much
+    # a measure that is 0 under independence is positive in every draw; the mean of the draws estimates this bias
     moved = draws - draws.mean(axis=0) + numbers
     intervals = np.stack([*np.quantile(moved, tails, axis=0)], axis=-1)
     intervals = np.clip(intervals, *_find_range(bound))
@@ -184,7 +186,7 @@ def find_errors(
 
 
 def find_mean_errors(bound: BoundQuestion, posterior: Posterior, chances: FloatArray) -> FloatArray:
-    """Standard deviations of expected values, (n_by,), by the PMFs of the variable: (n_by, n_levels)."""
+    """Compute standard deviations of expected values, (n_by,), from the PMFs of the variable, (n_by, n_levels)."""
     values = bound.schema[bound.groups[0][0]].numeric_values()
     means = chances @ values
     spreads = (chances * (values - means[:, None]) ** 2).sum(axis=1)
@@ -193,7 +195,7 @@ def find_mean_errors(bound: BoundQuestion, posterior: Posterior, chances: FloatA
 
 
 def _find_range(bound: BoundQuestion) -> tuple[float, float]:
-    """Least and greatest value that a measure can have."""
+    """Return the minimum and maximum possible value of the measure."""
     if bound.question.measure == "E":
         values = bound.schema[bound.groups[0][0]].numeric_values()
         return float(values.min()), float(values.max())
@@ -207,13 +209,13 @@ def _find_range(bound: BoundQuestion) -> tuple[float, float]:
 def _find_ratio_errors(
     draws: FloatArray, numbers: FloatArray, tails: Sequence[float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Errors of an odds ratio, whose logarithm has the spread of the draws, (n_draws, 1, 1), and its interval."""
+    """Compute standard error (from the spread of its logarithm) and interval of an odds ratio from its draws."""
     known = draws[~np.isnan(draws).any(axis=(1, 2))]
     if not len(known):
         return np.full(numbers.shape, np.nan), np.full((*numbers.shape, 2), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.std(np.log(known), axis=0) * numbers
-        # of r / (1 + r) quantiles are finite where a ratio is not
+        # quantiles of r / (1 + r) are finite even if a ratio is infinite
         shares = np.where(np.isinf(known), 1.0, known / (1 + known))
         ends = np.quantile(shares, tails, axis=0)
         return errors, _widen(np.stack([*(ends / (1 - ends))], axis=-1), numbers)
@@ -222,14 +224,14 @@ def _find_ratio_errors(
 def _find_beta_errors(
     totals: FloatArray, numbers: FloatArray, means: FloatArray, level: float, are_odds: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Errors of probabilities, and of odds, whose logarithm moves as that of the probability does."""
+    """Compute standard errors of probabilities, or of odds by the delta method, and their intervals."""
     chances = means
     if are_odds:
         with np.errstate(invalid="ignore"):
             chances = np.where(np.isinf(chances), 1.0, chances / (1 + chances))
     chances = np.clip(chances, 0.0, 1.0)
     errors = np.sqrt(chances * (1 - chances) / (totals + 1))
-    # no row and no model is certain: what was never seen in n rows has a probability of about 1 / n
+    # no number of rows makes an event certain: one never seen in n rows has a probability of about 1 / n
     errors = np.where((chances <= 0) | (chances >= 1), 1 / (totals + 2), errors)
     intervals = find_beta_intervals(chances, totals, level)
     if are_odds:
@@ -239,6 +241,6 @@ def _find_beta_errors(
 
 
 def _widen(intervals: FloatArray, numbers: FloatArray) -> FloatArray:
-    """Intervals that hold the numbers."""
+    """Extend intervals to contain the numbers."""
     low, high = np.minimum(intervals[..., 0], numbers), np.maximum(intervals[..., 1], numbers)
     return np.stack([low, high], axis=-1)

@@ -1,4 +1,4 @@
-"""Questions in words, as ``P(label=e | odor=f)`` or ``B given A=5 and C=yes``: parsed, and bound to a schema."""
+"""Parse questions such as ``P(label=e | odor=f)`` or ``B given A=5 and C=yes``, and bind them to a schema."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pmflib.schema.variable import read_number
 Kind = Literal["word", "quoted", "symbol", "end"]
 
 SYMBOLS = ("!=", "<>", "<=", ">=", "==", "≠", "≤", "≥", *"=<>(),|;{}")
-"""What a name or a level can hold in quotes only, the longest first."""
+"""Symbols that names and levels can contain only in quotes, the longest first."""
 SAME = {"<>": "!=", "==": "=", "≠": "!=", "≤": "<=", "≥": ">="}
-"""Symbols that have another form."""
+"""Canonical forms of alternative symbols."""
 QUOTES = {'"': '"', "'": "'", "“": "”"}
-"""What a quoted name starts with, and ends with."""
+"""Opening and closing quotation marks."""
 
 _SYMBOL = re.compile("|".join(map(re.escape, SYMBOLS)))
 _WORD = re.compile(r"[^\s=<>≠≤≥(),|;{}!]+|!")
@@ -34,16 +34,16 @@ _WORD = re.compile(r"[^\s=<>≠≤≥(),|;{}!]+|!")
 
 @dataclass(frozen=True)
 class Token:
-    """A part of a question.
+    """A token of a question.
 
     Parameters
     ----------
     kind
-        A word as it stands, a quoted text, a symbol, or the end of the question.
+        Kind of token: a plain word, quoted text, a symbol, or the end of the question.
     text
-        What it says; of quoted texts without the quotes, of symbols in the form that is the first.
+        Content: quoted text without the quotes, symbols in canonical form.
     start, end
-        First letter in the question, and the one after the last.
+        Position of its first character in the question, and of the one after the last.
     """
 
     kind: Kind
@@ -52,16 +52,16 @@ class Token:
     end: int
 
     def is_symbol(self, *symbols: str) -> bool:
-        """Whether it is one of some symbols."""
+        """Return whether the token is one of the given symbols."""
         return self.kind == "symbol" and self.text in symbols
 
     def is_word(self, *words: str) -> bool:
-        """Whether it is one of some words, which are in small letters; not in quotes."""
+        """Return whether the token is one of the given lower-case words, unquoted."""
         return self.kind == "word" and self.text.lower() in words
 
 
 def point_at(text: str, start: int, end: int, message: str) -> str:
-    """Message over the question, with a caret under each letter that is meant.
+    """Return a message followed by the question, with carets under the characters in question.
 
     Examples
     --------
@@ -76,12 +76,12 @@ def point_at(text: str, start: int, end: int, message: str) -> str:
 
 
 def _measure(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """Return the width of a text in terminal columns."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def split_tokens(text: str) -> list[Token]:
-    """Split a question into tokens; the last is its end.
+    """Split a question into tokens; the last one marks its end.
 
     Raises
     ------
@@ -136,18 +136,18 @@ MEASURES = {
     "odds": "odds(a=yes | b=1)",
     "OR": "OR(a=yes | b=1; b=2), OR(a=yes; b=1 | c=2)",
 }
-"""What can be asked, with examples."""
+"""Measures that a question can request, with examples."""
 
 _NAMES = {name.lower(): name for name in MEASURES}
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 _PLAIN = ("E", "median", "quantile", "argmax", "H", "MI", "TV")
-"""Measures of variables as a whole; the others can take levels."""
+"""Measures of variables without levels; the others accept levels."""
 _QUOTES_HELP = "names and levels that hold ( ) , = < > | ; { } are put in quotes"
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A name, a level or a number, as it is written in a question, and where."""
+    """A name, level or number as written in a question, with its position."""
 
     text: str
     start: int
@@ -156,16 +156,16 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Term:
-    """A variable, or a variable that has one of some levels.
+    """A variable, or a condition on its levels.
 
     Parameters
     ----------
     name
         The variable.
     operator
-        "=", "!=", "<", "<=", ">", ">=", "in" or "not in"; "" for the variable as a whole.
+        "=", "!=", "<", "<=", ">", ">=", "in" or "not in"; "" for a variable without levels.
     levels
-        What it is compared with: one, or those of a set.
+        Operand of the comparison: one level, or those of a set.
     """
 
     name: Phrase
@@ -174,26 +174,26 @@ class Term:
 
     @property
     def span(self) -> tuple[int, int]:
-        """First letter in the question, and the one after the last."""
+        """Position of the first character in the question, and of the one after the last."""
         return self.name.start, max(self.name.end, *(each.end for each in self.levels), 0)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a question in words says, before a schema says what its names are.
+    """A parsed question, before its names are looked up in a schema.
 
     Parameters
     ----------
     text
         The question.
     measure
-        What is asked for, one of ``MEASURES``.
+        Requested measure, one of ``MEASURES``.
     groups
-        Terms before the bar; a semicolon parts the groups.
+        Terms before the bar, in groups separated by semicolons.
     given
-        Terms after the bar; a semicolon parts two sets of conditions that are compared. None without a bar.
+        Terms after the bar; a semicolon separates two sets of conditions to compare. None without a bar.
     share
-        Share of a quantile, in (0, 1).
+        Cumulative probability of a quantile, in (0, 1).
     """
 
     text: str
@@ -204,18 +204,18 @@ class Question:
 
 
 def parse_question(text: str) -> Question:
-    """Read a question.
+    """Parse a question.
 
     Parameters
     ----------
     text
-        One of the forms of ``MEASURES``, or ``B given A=5 and C=yes``, which is ``P(B | A=5, C=yes)``. Terms are parted
-        by commas or "and", and compare by = != < <= > >= or ``in {1, 2}``.
+        One of the forms of ``MEASURES``, or ``B given A=5 and C=yes``, which means ``P(B | A=5, C=yes)``. Terms are
+        separated by commas or "and"; operators are = != < <= > >= and ``in {1, 2}``.
 
     Raises
     ------
     QuestionError
-        If the text is no question; the message shows the position.
+        If the text is not a valid question; the message shows the position.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def parse_question(text: str) -> Question:
 
 
 class _Parser:
-    """Recursive descent over the tokens of a question."""
+    """Recursive-descent parser of the tokens of a question."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -333,7 +333,7 @@ class _Parser:
         return tuple(levels)
 
     def read_phrase(self, what: str) -> Phrase:
-        """Read a quoted text, or words up to the next symbol, "and", "given" or "in {"."""
+        """Parse a quoted text, or words up to the next symbol, "and", "given" or "in {"."""
         first = self.here
         if first.kind == "quoted":
             self.position += 1
@@ -378,7 +378,7 @@ class _Parser:
         return ((groups[0][0],),), share
 
     def check_form(self, question: Question) -> None:
-        """Refuse what the measure cannot be of."""
+        """Raise an error if the measure does not accept the form of the question."""
         groups, given, measure = question.groups, question.given, question.measure
         two_groups, two_conditions = len(groups) == 2, len(given) == 2
         whole = (0, len(self.text))
@@ -423,28 +423,28 @@ _COMPARE: Mapping[str, Callable[..., BoolArray]] = {
 
 @dataclass(frozen=True)
 class BoundQuestion:
-    """A question about the variables of a schema.
+    """A question whose names are resolved to the variables of a schema.
 
     Parameters
     ----------
     question
-        As it was asked.
+        The parsed question.
     schema
         The schema.
     groups
-        Places of the variables asked for as a whole, by group.
+        Positions of the target variables without levels, by group.
     events
-        Levels that variables are asked to have, by group.
+        Levels of the target events, by group.
     given
-        Conditions on either side of a semicolon; one set, which may be empty, without a semicolon.
+        Conditions on either side of a semicolon; a single set, possibly empty, without a semicolon.
     by
-        Places of the variables that are given without a level: there is an answer for each of their levels, or their
-        mean is taken, as the measure says.
+        Positions of the conditioning variables without a level. Depending on the measure, there is an answer for each
+        of their levels, or the mean over them.
     as_other
-        Levels that were named and that their variable has not, by its name, where they count as its level `other`.
+        Named levels that a variable does not have, by its name; they are mapped to its level `other`.
     moved_cuts
-        Comparisons with a number that is no edge of the bins of its variable, as they were asked, and as they are
-        answered: at the edge of the bin that the number lies in.
+        Comparisons with a number that is not an edge of the bins of its variable, as asked and as answered: at the edge
+        of the bin that contains the number.
     """
 
     question: Question
@@ -458,7 +458,7 @@ class BoundQuestion:
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """Places of all variables that are asked for, in order of the question."""
+        """Positions of all target variables, in the order of the question."""
         every = [
             p for pair in zip(self.groups, self.events, strict=True) for part in pair for p in part
         ]
@@ -466,27 +466,27 @@ class BoundQuestion:
 
     @property
     def involved(self) -> tuple[int, ...]:
-        """Places of all variables that the question names."""
+        """Positions of all variables in the question."""
         given = [position for side in self.given for position in side]
         return tuple(dict.fromkeys([*self.targets, *self.by, *given]))
 
     @property
     def sides(self) -> tuple[Conditions, ...]:
-        """Sets of conditions whose PMFs are measured; the total variation from one set is that to all samples."""
+        """Sets of conditions whose PMFs are measured; total variation with one set compares it with no condition."""
         is_to_all = self.question.measure == "TV" and len(self.groups) == len(self.given) == 1
         return (*self.given, {}) if is_to_all else self.given
 
 
 def bind_question(question: Question, schema: Schema) -> BoundQuestion:
-    """Find the variables and levels of a question in a schema.
+    """Look up the variables and levels of a question in a schema.
 
     Raises
     ------
     UnknownNameError
-        If a variable or a level is unknown; the message shows the position, and the nearest names.
+        If a variable or a level is unknown; the message shows the position and the nearest names.
     QuestionError
-        If conditions contradict each other, a variable is asked for twice, or asked for and given, or levels are
-        compared that have no order.
+        If conditions contradict each other, a variable is a target twice, or both target and condition, or levels
+        without an order are compared.
     """
     return _Binder(question, schema).bind()
 
@@ -531,7 +531,7 @@ class _Binder:
         return tuple(positions)
 
     def bind_conditions(self, terms: list[Term]) -> Conditions:
-        """Codes that all terms of a variable allow."""
+        """Find the codes that satisfy all terms of each variable."""
         found: dict[int, tuple[int, ...]] = {}
         said: dict[int, Term] = {}
         for term in terms:
@@ -554,7 +554,7 @@ class _Binder:
         return f"{name!r} is given as {texts[0]} and as {texts[1]}, and has one level in a row; give one of them"
 
     def check_roles(self, bound: BoundQuestion) -> None:
-        """Refuse variables that are asked for twice, or asked for and given."""
+        """Raise an error if a variable is a target twice, or both target and condition."""
         terms = [term for group in self.question.groups for term in group]
         seen: set[int] = set()
         for group, events in zip(bound.groups, bound.events, strict=True):
@@ -593,7 +593,7 @@ class _Binder:
         raise UnknownNameError(point_at(self.question.text, name.start, name.end, message))
 
     def find_codes(self, variable: Variable, term: Term) -> tuple[int, ...]:
-        """Codes that a term allows."""
+        """Find the codes that satisfy a term."""
         if term.operator in _COMPARE:
             return self.compare_levels(variable, term)
         codes = {self.find_level(variable, level) for level in term.levels}
@@ -611,7 +611,7 @@ class _Binder:
         return code
 
     def compare_levels(self, variable: Variable, term: Term) -> tuple[int, ...]:
-        """Codes of the levels on one side of a number, or of a level."""
+        """Find the codes of the levels on one side of a number or a level."""
         level = term.levels[0]
         compare, number = _COMPARE[term.operator], read_number(level.text)
         if variable.edges is not None and number is not None:
@@ -632,10 +632,10 @@ class _Binder:
     def cut_bins(
         self, variable: Variable, edges: tuple[float, ...], term: Term, number: float
     ) -> tuple[int, ...]:
-        """Codes of the bins on one side of a number, with the bin that it lies in; what moves is noted."""
+        """Find the codes of the bins on one side of a number, including its own bin; record moved comparisons."""
         is_above = term.operator in (">", ">=")
         is_edge = number in edges
-        # of numbers without gaps nothing lies on the edge itself
+        # a continuous value has probability 0 of lying on the edge itself
         n_below = bisect_right(edges, number)
         first, last = (n_below, len(edges)) if is_above else (0, n_below - is_edge)
         if not is_edge or term.operator in (">", "<="):
@@ -651,7 +651,7 @@ class _Binder:
 
 
 def _order(variable: Variable) -> FloatArray:
-    """Numbers that the levels are in order of: their values, or their codes."""
+    """Return the numbers that order the levels: their values or their codes."""
     if variable.values is None:
         return np.arange(variable.cardinality, dtype=np.float64)
     return np.asarray(variable.values, np.float64)

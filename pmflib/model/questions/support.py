@@ -1,4 +1,4 @@
-"""How much data stands behind an answer, what no data support, and whether counts contradict the model."""
+"""Samples supporting an answer, conditions without support, and contradictions between counts and model."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from pmflib.model.questions.question import BoundQuestion
 from pmflib.schema import Schema
 
 LEAST_EXPECTED = 5.0
-"""Samples expected in a cell from which on the law of chi-squared is near, by Cochran's rule for four cells in five."""
+"""Minimum expected count in a cell for the chi-squared approximation: Cochran's rule, for four cells in five."""
 FEW = 10
-"""Samples below which an answer says that there were only so many."""
+"""Number of samples below which an answer contains a warning."""
 
 
 @dataclass(frozen=True)
 class ConditionSupport:
-    """Samples that met a set of conditions.
+    """Numbers of samples that meet a set of conditions.
 
     Parameters
     ----------
     conditions
-        In words; empty without any.
+        The conditions as text; empty if there are none.
     samples
-        Samples that met them, and, with ``with_targets``, hold the variables asked for.
+        Number of samples that meet them.
     is_exact
-        False where counts of pairs do not say it: then there are at most so many.
+        Whether the numbers are exact; otherwise they are upper bounds from counts of pairs.
     with_targets
-        Samples of these that hold the variables asked for; at most so many where counts of pairs do not say it.
+        Number of these samples in which the target variables are observed; an upper bound unless exact.
     expected
-        Samples that the model expects to meet the conditions, at most, where it is not known how many do; else None.
+        Upper bound on the number of samples that meet the conditions according to the model, if the actual number is
+        unknown; else None.
     """
 
     conditions: str
@@ -49,23 +50,23 @@ class ConditionSupport:
 
 @dataclass(frozen=True)
 class Support:
-    """Samples behind an answer.
+    """Samples supporting an answer.
 
     Parameters
     ----------
     n_rows
-        All samples of the data.
+        Number of samples of the data.
     variables
-        Samples that hold each variable of the question, by name.
+        Number of samples in which each variable of the question is observed, by name.
     pairs
-        Two of these variables, and the samples that hold both; the least first. Empty for one variable, or where pairs
-        are not known.
+        Pairs of these variables, and the number of samples in which both are observed, in ascending order. Empty for a
+        single variable, or without counts of pairs.
     given
-        What is known of each set of conditions.
+        Support of each set of conditions.
     n_counted
-        Samples in which three variables or more were counted, where these are not all; None where they are.
+        Number of samples in which three or more variables were counted, if not all; None if all.
     are_effective
-        Whether all of these are effective samples, by weights or a design.
+        Whether all these numbers are effective sample sizes, because of weights or a sampling design.
     """
 
     n_rows: int
@@ -77,11 +78,11 @@ class Support:
 
     @property
     def least_pair(self) -> tuple[str, str, int] | None:
-        """Pair with the fewest samples."""
+        """Pair of variables with the fewest samples."""
         return self.pairs[0] if self.pairs else None
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return a one-line description."""
         what = "effective samples" if self.are_effective else "samples"
         said = [f"{self.n_rows:,} {what}"]
         if self.n_counted is not None:
@@ -103,7 +104,7 @@ class Support:
         return "; ".join(said)
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Convert to plain JSON types."""
         return {
             "samples": self.n_rows,
             "effective": self.are_effective,
@@ -120,7 +121,7 @@ def find_support(
     counted: Sequence[IntArray | None],
     chances: Sequence[float],
 ) -> tuple[Support, list[str]]:
-    """Find the samples behind an answer.
+    """Find the samples supporting an answer.
 
     Parameters
     ----------
@@ -129,14 +130,14 @@ def find_support(
     evidence
         The data.
     counted
-        Samples that meet each set of conditions, by combination of levels of the variables asked for; None where that
-        is not known.
+        Number of samples that meet each set of conditions, by combination of levels of the target variables; None if
+        unknown.
     chances
         Probability of each set of conditions under the model.
 
     Returns
     -------
-    The support; and warnings, a sentence each, of what no or few samples stand behind.
+    The support, and a warning for each set of conditions with few or no samples.
     """
     schema = bound.schema
     evidence.count(list_support_requests(bound))
@@ -171,7 +172,7 @@ def find_support(
 
 
 def list_support_requests(bound: BoundQuestion) -> list[TableRequest]:
-    """Numbers of samples that support of a question needs: what is given, by one, two and all; and what is observed."""
+    """List the counts that `find_support` needs: one, two and all of the conditions, and observed variables."""
     involved = [*bound.involved]
     sets = [*((each,) for each in involved), *combinations(involved, 2)]
     found = [_request_all(bound, positions) for positions in sets]
@@ -182,7 +183,7 @@ def list_support_requests(bound: BoundQuestion) -> list[TableRequest]:
 
 
 def _request_all(bound: BoundQuestion, positions: Sequence[int]) -> TableRequest:
-    """Ask for the samples that hold some variables, whatever their levels."""
+    """Request the number of samples in which some variables are observed."""
     sizes = bound.schema.cardinalities
     return _request({each: tuple(range(int(sizes[each]))) for each in positions})
 
@@ -199,7 +200,7 @@ def _describe(
     counts: IntArray | None,
     chance: float,
 ) -> ConditionSupport:
-    """Samples that meet some conditions."""
+    """Find the number of samples that meet some conditions."""
     words = describe_conditions(bound.schema, conditions)
     if not conditions:
         n_with = evidence.n_rows if counts is None else int(counts.sum())
@@ -207,7 +208,7 @@ def _describe(
     n = _count(evidence, _request(conditions))
     if n is not None:
         return ConditionSupport(words, n, True, n if counts is None else int(counts.sum()))
-    # counts of pairs say that there are at most as many as meet two of the conditions, or hold a target beside one
+    # counts of pairs give an upper bound: samples that meet two conditions, or meet one and have a target observed
     some = [_request({p: conditions[p] for p in few}) for few in list_few(conditions)]
     most = min(_count(evidence, each) or 0 for each in some)
     others = [position for position in bound.targets if position not in conditions]
@@ -229,7 +230,7 @@ def _request(conditions: Conditions) -> TableRequest:
 def _doubt(
     bound: BoundQuestion, evidence: Evidence, conditions: Conditions, found: ConditionSupport
 ) -> list[str]:
-    """Sentences on conditions that no samples meet, or few."""
+    """Return warnings on conditions that few or no samples meet."""
     if not conditions:
         return []
     for few in [*list_few(conditions), tuple(conditions)]:
@@ -258,9 +259,9 @@ def _doubt(
 
 
 CLEARLY = 4.0
-"""Standard errors of a share from which on the counts contradict the model."""
+"""Minimum deviation, in standard errors of a share, at which the counts contradict the model."""
 NOTICED = 0.02
-"""Difference of probabilities below which nobody needs to know."""
+"""Minimum difference of probabilities that is reported."""
 
 
 def doubt_model(
@@ -270,7 +271,7 @@ def doubt_model(
     counts: IntArray,
     chances: FloatArray,
 ) -> list[str]:
-    """Compare a model with the counts of what was asked, under all conditions together.
+    """Compare a model with the counts for a question, under all conditions jointly.
 
     Parameters
     ----------
@@ -281,18 +282,18 @@ def doubt_model(
     conditions
         Conditions that the samples meet.
     counts
-        int64: samples that meet the conditions, by combination of levels of the targets.
+        int64: number of samples that meet the conditions, by combination of levels of the targets.
     chances
         float64 of the same shape: the PMF of the model given the conditions.
 
     Returns
     -------
-    A sentence on the share that is furthest from its probability in standard errors, if these are more than
-    ``CLEARLY`` and the difference is more than ``NOTICED``; none otherwise.
+    A warning on the share with the largest deviation from its probability in standard errors, if the deviation exceeds
+    ``CLEARLY`` and the difference exceeds ``NOTICED``; empty otherwise.
     """
     n_rows = max(int(counts.sum()), 1)
     shares = counts / n_rows
-    # the spread of shares if the model is right, or if the counts are: the larger
+    # the larger of the two variances: under the model, and under the counts
     varied = np.maximum(shares * (1 - shares), chances * (1 - chances))
     spread = np.sqrt(np.maximum(varied, FLOOR) / n_rows)
     apart = np.abs(shares - chances)
@@ -312,12 +313,12 @@ def doubt_model(
 
 @dataclass(frozen=True)
 class Homogeneity:
-    """Pearson's test that shares are the same in all groups.
+    """Pearson's test of equal shares in all groups.
 
     Parameters
     ----------
     statistic, degrees, p_value
-        Pearson's chi-squared, its degrees of freedom, and the chance of as much if they are.
+        Pearson's chi-squared statistic, its degrees of freedom, and the p-value.
     is_rough
         Whether more than a fifth of the cells have fewer than ``LEAST_EXPECTED`` expected samples.
     """
@@ -328,18 +329,18 @@ class Homogeneity:
     is_rough: bool
 
     def __str__(self) -> str:
-        """The test in a line."""
+        """Return a one-line description of the test."""
         said = f"chi-squared {decimal(self.statistic)} ({self.degrees}), p = {decimal(self.p_value, 2)}"
         return f"{said}; roughly, for many cells are nearly empty" if self.is_rough else said
 
 
 def find_homogeneity(counts: IntArray | FloatArray) -> Homogeneity | None:
-    """Test whether the rows of a table have the same shares; None where there is nothing to compare.
+    """Test whether the rows of a table have equal shares; return None if there is nothing to compare.
 
     Parameters
     ----------
     counts
-        Shape (n_groups, n_cells): samples, taken as independent of each other.
+        Shape (n_groups, n_cells): numbers of samples, assumed independent.
 
     References
     ----------

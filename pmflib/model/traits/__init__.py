@@ -1,1 +1,1 @@
-"""Continuous traits: people who differ by degree, compiled into the latent states of a joint PMF."""
+"""Continuous traits, discretised into the latent states of a joint PMF."""

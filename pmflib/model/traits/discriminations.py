@@ -1,4 +1,4 @@
-"""Discriminations and thresholds: the numbers that item response models are read by."""
+"""Discriminations and thresholds, the usual parameters of item response models."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pmflib.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class Discriminations:
-    """Discriminations and thresholds of the variables of a trait model, as summaries print them.
+    """Discriminations and thresholds of the variables of a trait model, as shown in summaries.
 
-    They do not depend on how logits are coded: of two levels, they are the parameters of the two-parameter logistic
-    model, ``logit = discrimination * (trait - threshold)``.
+    They do not depend on the coding of the logits. For two levels, they are the parameters of the two-parameter
+    logistic model, ``logit = discrimination * (trait - threshold)``.
 
     Parameters
     ----------
     levels
-        int64 of shape (n_variables, n_traits, 2): rows of the two levels that a trait moves apart most, the one that it
-        makes likelier first.
+        int64 of shape (n_variables, n_traits, 2): rows of the two levels with the largest difference of slopes on a
+        trait, the one with the larger slope first.
     values
-        float64 of shape (n_variables, n_traits): logits between the two per unit of the trait, at least 0.
+        float64 of shape (n_variables, n_traits): that difference in logits per unit of the trait, at least 0.
     steps
-        int64 of shape (n_steps, 2): rows of two neighbouring levels, the upper one first. Variables of three or more
-        levels without values have none.
+        int64 of shape (n_steps, 2): rows of two neighbouring levels, the upper one first. Variables with three or more
+        levels and no values have none.
     thresholds
-        float64 of shape (n_steps,): value of the trait at which both are equally likely; NaN where the trait does not
-        move them. Empty for several traits, whose thresholds are lines or planes.
+        float64 of shape (n_steps,): value of the trait at which both levels are equally likely; NaN if they do not
+        depend on the trait. Empty for several traits, whose thresholds are lines or planes.
     """
 
     levels: IntArray
@@ -42,7 +42,7 @@ class Discriminations:
 
     @classmethod
     def find(cls, traits: TraitModel) -> Discriminations:
-        """Find those of a trait model."""
+        """Compute the discriminations and thresholds of a trait model."""
         schema, slopes = traits.schema, traits.slopes
         levels = np.empty((schema.n_variables, traits.n_traits, 2), np.int64)
         steps: list[tuple[int, int]] = []
@@ -68,7 +68,7 @@ class Discriminations:
 
 
 def name_contrast(schema: Schema, rows: IntArray) -> tuple[str, str]:
-    """Name a variable and two of its levels, given by their rows, such as ("smokes", "yes over no")."""
+    """Return the names of a variable and of two of its levels, given by rows, such as ("smokes", "yes over no")."""
     position = int(np.searchsorted(schema.offsets, rows[0], "right")) - 1
     variable, first = schema[position], int(schema.offsets[position])
     upper, lower = (show_text(variable.levels[int(row) - first]) for row in rows)

@@ -1,4 +1,4 @@
-"""Scores of the levels of each variable: along which directions traits move its PMF."""
+"""Scores of the levels of each variable, along which traits change its PMF."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from pmflib.core.arrays import FloatArray, IntArray, list_owners
 from pmflib.schema import Schema, Variable
 
 VALUE, EXTREMENESS, NOMINAL = range(3)
-"""Kinds of directions: the value of an ordered level, its distance from the middle, and contrasts of nominal levels."""
+"""Kinds of directions: values of ordered levels, their distance from the middle, and contrasts of nominal levels."""
 
 PSEUDO_COUNT = 5.0
-"""Samples of a variable that the mean PMF of variables like it counts for."""
+"""Number of pseudo-samples of a variable, distributed like the mean PMF of similar variables."""
 
 
 @dataclass(frozen=True, eq=False)
 class LevelScores:
-    """Directions of all variables, and how far each of their levels is along them.
+    """Directions of all variables, and the scores of their levels along these.
 
     Parameters
     ----------
     scores
-        float64 of shape (n_scores,): of each variable a table (cardinality, number of its directions), one after
-        another.
+        float64 of shape (n_scores,): one table per variable, (cardinality, number of its directions), flattened and
+        concatenated.
     n_directions
         int64 of shape (n_variables,).
     kinds
         int64 of shape (n_all_directions,): ``VALUE``, ``EXTREMENESS`` or ``NOMINAL``.
     log_marginals
-        float64 of shape (n_levels,): logarithm of each variable's PMF, with pseudo-counts.
+        float64 of shape (n_levels,): log-PMF of each variable, with pseudo-counts.
     offsets
-        int64 of shape (n_variables + 1,): levels of the variables.
+        int64 of shape (n_variables + 1,): first level of each variable.
     """
 
     scores: FloatArray
@@ -45,18 +45,18 @@ class LevelScores:
 
     @classmethod
     def make(cls, schema: Schema, level_counts: FloatArray) -> LevelScores:
-        """Directions of the variables of a schema.
+        """Make the directions of the variables of a schema.
 
-        Variables with the same values share a scale: values are standardised by the PMF of all of them, and
-        extremeness is the square of that, less what a line explains, standardised as well. Two levels have no
-        extremeness; levels without values have orthonormal contrasts, which treat all of them alike.
+        Variables with the same values share a scale: values are standardised by the pooled PMF of these variables, and
+        extremeness is the standardised residual of their square after linear regression on the values. Variables with
+        two levels have no extremeness. Levels without values have orthonormal contrasts, which treat them alike.
 
         Parameters
         ----------
         schema
-            Variables; those with values, or with bins, are ordered.
+            Variables; those with values or bins are ordered.
         level_counts
-            float64 of shape (n_levels,): samples with each level; all may be 0.
+            float64 of shape (n_levels,): number of samples with each level; all may be 0.
         """
         scales: dict[tuple[float, ...], list[int]] = {}
         alike: dict[object, list[int]] = {}
@@ -90,7 +90,7 @@ class LevelScores:
 
     @cached_property
     def starts(self) -> IntArray:
-        """Where each variable begins in scores and in the directions of all: int64 (n_variables + 1, 2)."""
+        """First position of each variable in scores, and in the concatenated directions: int64 (n_variables + 1, 2)."""
         sizes = np.stack([np.diff(self.offsets) * self.n_directions, self.n_directions])
         return np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(sizes, axis=1).T])
 
@@ -100,19 +100,19 @@ class LevelScores:
         return list_owners(self.offsets)
 
     def table(self, position: int) -> FloatArray:
-        """Scores of a variable, (cardinality, number of its directions)."""
+        """Return the scores of a variable, (cardinality, number of its directions)."""
         begin, end = self.starts[position, 0], self.starts[position + 1, 0]
         n_levels = int(self.offsets[position + 1] - self.offsets[position])
         return self.scores[begin:end].reshape(n_levels, self.n_directions[position])
 
     def group(self) -> list[IntArray]:
-        """Places of the variables by number of levels and of directions; those without a direction are left out."""
+        """Group the positions of variables by numbers of levels and directions; omit variables without directions."""
         keys = np.stack([np.diff(self.offsets), self.n_directions])
         groups = np.unique(keys[:, keys[1] > 0], axis=1).T
         return [np.flatnonzero((keys.T == key).all(axis=1)) for key in groups]
 
     def spread(self, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Logits of the levels from coefficients of the directions.
+        """Compute the logits of the levels from coefficients of the directions.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class LevelScores:
 
         Returns
         -------
-        base (n_levels,) and slopes (n_levels, n_traits); logits are those of the marginals where all is 0.
+        base (n_levels,) and slopes (n_levels, n_traits); with all coefficients 0, the logits are the log-marginals.
         """
         logits = np.zeros((self.log_marginals.size, coefficients.shape[1]))
         for positions in self.group():
@@ -129,17 +129,17 @@ class LevelScores:
             tables = np.stack([self.table(position) for position in positions])
             own = self.starts[positions, 1][:, None] + np.arange(n_directions)
             levels = self.offsets[positions][:, None] + np.arange(n_levels)
-            # few directions: no product is left to BLAS, whose last bits depend on its threads
+            # a loop over the few directions instead of BLAS, whose last bits depend on the number of threads
             for j in range(n_directions):
                 logits[levels] += tables[:, :, j, None] * coefficients[own[:, j]][:, None, :]
         return self.log_marginals + logits[:, 0], np.ascontiguousarray(logits[:, 1:])
 
 
 def read_values(variable: Variable) -> tuple[float, ...] | None:
-    """Values of a variable whose levels are in order, positions where they are bins; None where they are in none.
+    """Return the values of a variable with ordered levels, the positions of its bins, or None without an order.
 
-    Two levels are in order, whatever they are, but share no scale with variables of other polarity: they are nominal
-    where they have no values. Levels that all have one value are nominal as well.
+    Two levels without values are treated as nominal, because they would share no scale with variables of the opposite
+    polarity. Levels that all have the same value are nominal as well.
     """
     if variable.values is not None and len(set(variable.values)) > 1:
         return variable.values
@@ -149,13 +149,13 @@ def read_values(variable: Variable) -> tuple[float, ...] | None:
 
 
 def are_ratings(schema: Schema) -> bool:
-    """Whether the levels of every variable that has two or more are in order: numbers, or bins of them."""
+    """Return whether the levels of every variable with two or more are ordered: numbers, or bins of numbers."""
     ordered = [read_values(variable) is not None for variable in schema if variable.cardinality > 1]
     return bool(ordered) and all(ordered)
 
 
 def make_contrasts(n_levels: int) -> FloatArray:
-    """Orthonormal contrasts of levels (Helmert), (n_levels, n_levels - 1): columns sum to 0."""
+    """Make orthonormal (Helmert) contrasts of levels, (n_levels, n_levels - 1); columns sum to 0."""
     table = np.zeros((n_levels, n_levels - 1))
     for j in range(1, n_levels):
         table[:j, j - 1] = 1.0
@@ -167,7 +167,7 @@ def make_contrasts(n_levels: int) -> FloatArray:
 def _pool(
     schema: Schema, positions: Sequence[int], level_counts: FloatArray, marginals: FloatArray
 ) -> FloatArray:
-    """Fill marginals of variables that are alike, with pseudo-counts of their mean; return that mean."""
+    """Fill in the marginals of similar variables, with pseudo-counts of their mean PMF; return that mean."""
     counts = np.stack([level_counts[schema.rows_of(position)] for position in positions])
     mean = counts.sum(axis=0) + 1.0
     mean /= mean.sum()
@@ -178,7 +178,7 @@ def _pool(
 
 
 def _score_values(values: FloatArray, pmf: FloatArray) -> FloatArray:
-    """Standardised values, and what they leave of their squares, by the given PMF."""
+    """Return standardised values, and the standardised residuals of their squares, under the given PMF."""
     first = values - pmf @ values
     first /= np.sqrt(pmf @ first**2)
     second = first**2 - 1.0 - (pmf @ first**3) * first

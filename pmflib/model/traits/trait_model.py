@@ -1,4 +1,4 @@
-"""The trait model: people's positions on a few continuous traits, and the PMF of every variable there."""
+"""The trait model: people's positions on a few continuous traits, and the PMF of every variable given the traits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pmflib.schema.variable import MISSING
 from pmflib.store.zarr_arrays import read_arrays
 
 BATCH_CELLS = 1 << 20
-"""Numbers of covariances in memory at a time: rows are folded in so many that their covariances have about as many."""
+"""Approximate number of covariance entries in memory at a time; it determines the number of rows folded in together."""
 MOST_STEPS, TOLERANCE = 40, 1e-6
-"""Newton steps of a fold-in, and the step, in standard deviations of a trait, after which there is no other."""
+"""Maximum number of Newton steps of a fold-in, and its tolerance: step size in standard deviations of a trait."""
 
 ARRAYS = {
     "trait_base": ("level",),
@@ -28,20 +28,20 @@ ARRAYS = {
     "trait_mean": ("trait",),
     "trait_covariance": ("trait", "other_trait"),
 }
-"""Arrays of a model's Zarr group: the field after the underscore, and its dimensions."""
+"""Arrays of a model's Zarr group, with their dimensions; the field is the part after the underscore."""
 
 
 @dataclass(frozen=True, eq=False)
 class TraitScores:
-    """Traits of some rows.
+    """Trait scores of some rows.
 
     Parameters
     ----------
     scores
-        float64 of shape (n_rows, n_traits): most probable traits given what is observed; the prior's mean where nothing
-        is. In standard deviations of the people of the training samples, where `pmflib.fit_traits` has made the model.
+        float64 of shape (n_rows, n_traits): most probable traits given the observed cells; the prior mean if nothing is
+        observed. For models from `pmflib.fit_traits`, in standard deviations of the people in the training samples.
     errors
-        float64 of shape (n_rows, n_traits): standard errors, of the same unit; those of the prior where nothing is
+        float64 of shape (n_rows, n_traits): standard errors, in the same unit; those of the prior if nothing is
         observed.
     """
 
@@ -51,7 +51,7 @@ class TraitScores:
 
 @dataclass(frozen=True, eq=False)
 class FoldedRows:
-    """Posteriors of the traits of some rows, normal by Laplace's approximation.
+    """Posteriors of the traits of some rows, approximated as normal by Laplace's method.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class FoldedRows:
     covariances
         float64 of shape (n_rows, n_traits, n_traits).
     log_probs
-        float64 of shape (n_rows,): log-probability of what is observed, by Laplace's approximation; nats.
+        float64 of shape (n_rows,): log-probability of the observed cells by Laplace's method, nats.
     """
 
     modes: FloatArray
@@ -72,9 +72,10 @@ class FoldedRows:
 class TraitModel:
     """A multidimensional item response model of all variables.
 
-    The level r of variable i has the probability ``softmax_r(base[r] + slopes[r] . y)`` in a person with traits y, who
-    are ``Normal(mean, covariance)``. Ordered levels are partial credit: their slopes are sums of a standardised value
-    of the level times a vector of the variable, and of its extremeness times another. Nominal ones have a vector each.
+    Level r of variable i has probability ``softmax_r(base[r] + slopes[r] . y)`` for a person with traits y, which are
+    distributed as ``Normal(mean, covariance)``. Ordered levels follow the partial credit model: their slope is the
+    standardised value of the level times a vector of the variable, plus its extremeness times another vector. Nominal
+    levels have one vector each.
 
     Parameters
     ----------
@@ -83,14 +84,14 @@ class TraitModel:
     base
         float64 of shape (n_levels,): logits, stacked, at traits of 0.
     slopes
-        float64 of shape (n_levels, n_traits): what a trait adds to them.
+        float64 of shape (n_levels, n_traits): change of the logits per unit of a trait.
     mean
-        float64 of shape (n_traits,): prior of the traits.
+        float64 of shape (n_traits,): prior mean of the traits.
     covariance
-        float64 of shape (n_traits, n_traits), positive definite.
+        float64 of shape (n_traits, n_traits), positive definite: prior covariance.
     is_quadrature
-        Whether the states that the joint PMF is given with are points of a quadrature, with the prior's weights: they
-        answer exactly, and nothing is folded in. Else they are people.
+        Whether the states of the joint PMF are quadrature points with the prior's weights; predictions from them are
+        then exact, and rows are not folded in. Otherwise the states are people.
 
     Raises
     ------
@@ -100,7 +101,7 @@ class TraitModel:
     References
     ----------
     Masters (1982), Psychometrika 47(2), for partial credit; Kaban and Girolami (2001), IEEE PAMI 23(8), for latent
-    trait models; Tierney and Kadane (1986), JASA 81(393), for Laplace's approximation of posteriors.
+    trait models; Tierney and Kadane (1986), JASA 81(393), for Laplace's method.
     """
 
     schema: Schema
@@ -136,16 +137,16 @@ class TraitModel:
             )
 
     def __repr__(self) -> str:
-        """Sizes."""
+        """Return the sizes of the model."""
         return f"TraitModel({self.n_traits} traits, {self.schema.n_variables} variables)"
 
     @property
     def n_traits(self) -> int:
-        """Number of traits, biases of people included."""
+        """Number of traits, including response biases."""
         return self.mean.size
 
     def score_traits(self, codes: IntArray) -> TraitScores:
-        """Fold rows in: most probable traits, and their standard errors.
+        """Fold in rows: compute their most probable traits, and the standard errors.
 
         Parameters
         ----------
@@ -164,10 +165,10 @@ class TraitModel:
         return TraitScores(scores, errors)
 
     def log_prob(self, codes: IntArray) -> FloatArray:
-        """Log-probability of what is observed in each row, by Laplace's approximation of the integral over traits.
+        """Return the log-probability of the observed cells of each row; Laplace's method integrates over the traits.
 
-        It is close for rows with many observed cells, and some hundredths of a nat off for a few: the probabilities of
-        all possible rows sum to nearly 1, those of the compiled states exactly.
+        The approximation is accurate for rows with many observed cells, and off by some hundredths of a nat for few:
+        the probabilities of all possible rows sum to nearly 1, those of the discretised states exactly.
 
         Parameters
         ----------
@@ -184,12 +185,12 @@ class TraitModel:
         return log_probs
 
     def predict_proba(self, codes: IntArray, variable: str | int) -> FloatArray:
-        """PMF of a variable in each row, given the other variables observed there.
+        """Return the PMF of a variable in each row, given the other observed variables.
 
         Parameters
         ----------
         codes
-            As for `score_traits`; the variable's own column is ignored.
+            As for `score_traits`; the column of the variable itself is ignored.
         variable
             Name or position.
 
@@ -205,7 +206,7 @@ class TraitModel:
         return chances[:, : self.schema[position].cardinality]
 
     def predict_cells(self, block: Block, rows: IntArray, variables: IntArray) -> FloatArray:
-        """PMF of some cells, given all that is observed in their rows.
+        """Return the PMFs of some cells, given all observed cells of their rows.
 
         Parameters
         ----------
@@ -216,7 +217,7 @@ class TraitModel:
 
         Returns
         -------
-        float64 of shape (n_cells, largest cardinality), 0 beyond the levels of the variable.
+        float64 of shape (n_cells, largest cardinality), padded with 0 beyond the levels of the variable.
         """
         from pmflib.kernels.trait_folds import NODES, predict_cells
 
@@ -235,9 +236,9 @@ class TraitModel:
         return out
 
     def fold_in(self, block: Block) -> Iterator[tuple[slice, FoldedRows]]:
-        """Find the posterior of the traits of rows, also of people never seen, a batch at a time.
+        """Find the posterior of the traits of rows, including new people, one batch at a time.
 
-        Newton's steps from the prior's mean lead to the peak of the posterior, for its logarithm is concave.
+        Newton's method from the prior mean converges to the posterior mode, because the log-posterior is concave.
 
         Parameters
         ----------
@@ -269,7 +270,7 @@ class TraitModel:
             yield slice(start, start + part.n_rows), folded
 
     def find_factors(self, points: FloatArray) -> FloatArray:
-        """Conditional PMFs of all variables at some points.
+        """Compute the conditional PMFs of all variables at some points.
 
         Parameters
         ----------
@@ -281,7 +282,7 @@ class TraitModel:
         float64 of shape (n_levels, n_points): factors of a `JointPMF` whose states are the points.
         """
         logits = np.repeat(self.base[:, None], len(points), axis=1)
-        # trait by trait: the last bits of a product of BLAS depend on its threads
+        # one trait at a time: the last bits of BLAS products depend on the number of threads
         for f in range(self.n_traits):
             logits += self.slopes[:, f, None] * points[:, f]
         begins = self.schema.offsets[:-1]
@@ -291,7 +292,7 @@ class TraitModel:
         return logits
 
     def to_arrays(self) -> dict[str, tuple[FloatArray, tuple[str, ...]]]:
-        """Parameters by name, with the names of their dimensions: what a model's Zarr group has of them."""
+        """Return the parameters by name, with the names of their dimensions, for the Zarr group of a model."""
         return {name: (getattr(self, name[6:]), dims) for name, dims in ARRAYS.items()}
 
     @classmethod
@@ -303,7 +304,7 @@ class TraitModel:
 
     @cached_property
     def _arrays(self) -> tuple[Any, ...]:
-        """What kernels ask for: see `pmflib.kernels.trait_folds.fold_rows`."""
+        """Arguments of the kernels: see `pmflib.kernels.trait_folds.fold_rows`."""
         if self.n_traits:
             precision = np.linalg.inv(self.covariance)
             log_precision = float(np.linalg.slogdet(precision)[1])

@@ -1,1 +1,1 @@
-"""From expected counts and pairs of workers to confusion matrices."""
+"""Estimation of confusion matrices from expected counts and from pairs of workers."""

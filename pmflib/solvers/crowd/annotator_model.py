@@ -36,15 +36,16 @@ class AnnotatorModel:
         Whether each worker has one accuracy for all classes, and all mistakes are equally probable.
     votes
         Whether the votes are additional evidence while workers are estimated. This keeps the posterior of a task near
-        its votes where the workers are poorly known, or their mistakes have a common cause.
+        its votes if the workers are poorly known or their mistakes have a common cause.
     n_subclasses
         Number of subclasses of every class, 1 or 2. If tasks of a class differ, for instance in difficulty, labels are
         dependent given the class. With one state per class, the states would then model these differences instead of
         the classes.
     ordinal
-        Whether classes are ordered, and near mistakes more probable: see `pmflib.solvers.crowd.shrinkage`.
+        Whether classes are ordered and mistakes are more probable for nearby classes: see
+        `pmflib.solvers.crowd.shrinkage`.
     copiers
-        Groups of workers who repeat each other's labels, each worker with the weight of its labels, in (0, 1]: see
+        Groups of workers who repeat each other's labels, with the weight of each worker's labels, in (0, 1]: see
         `pmflib.crowd.copied_labels`. All others have weight 1.
 
     Raises
@@ -73,11 +74,11 @@ class AnnotatorModel:
 
     @property
     def copied_groups(self) -> tuple[tuple[int, ...], ...]:
-        """Workers of each group that repeats its labels."""
+        """Workers of each group who repeat each other's labels."""
         return tuple(tuple(worker for worker, _ in group) for group in self.copiers)
 
     def weigh_workers(self, n_workers: int) -> FloatArray:
-        """Weight of each worker's labels, float64 of shape (n_workers,): 1, or less for workers in `copiers`."""
+        """Return the weight of each worker's labels, float64 of shape (n_workers,): 1, or less for `copiers`."""
         weights = np.ones(n_workers)
         for group in self.copiers:
             for worker, weight in group:
@@ -142,12 +143,12 @@ class CrowdModel:
 
     @classmethod
     def from_probabilities(cls, prior: FloatArray, confusion: FloatArray) -> CrowdModel:
-        """Make a model of given probabilities, with maximum likelihood as its annotator model.
+        """Make a model from given probabilities, with maximum likelihood as its annotator model.
 
         Parameters
         ----------
         prior
-            float64 of shape (n_classes,), nonnegative; it is scaled to sum 1.
+            float64 of shape (n_classes,), nonnegative; scaled to sum 1.
         confusion
             float64 of shape (n_workers, n_classes, n_classes), labels by true class; columns are scaled to sum 1.
         """
@@ -196,13 +197,13 @@ class CrowdModel:
         )
 
     def find_label_mass(self) -> FloatArray:
-        """Expected labels from which the model was estimated, as in ``label_mass``."""
+        """Return the expected labels from which the model was estimated, as in ``label_mass``."""
         return (
             self.mass.reshape(-1, self.states.size) if self.label_mass is None else self.label_mass
         )
 
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
-        """Log-weights of the states, (n_states,), and of labels, (n_workers * n_classes, n_states); nats.
+        """Compute the log-weights of the states, (n_states,), and labels, (n_workers * n_classes, n_states); nats.
 
         Labels of workers who repeat each other are tempered, so that the labels of a group count as one.
         """
@@ -248,11 +249,11 @@ def put_workers_first(by_cell: FloatArray) -> FloatArray:
 
 
 def _take_mean_logs(mass: FloatArray) -> FloatArray:
-    """Mean log-probabilities of PMFs with Dirichlet distributions, of the shape of their parameters."""
+    """Compute the mean log-probabilities of PMFs with Dirichlet distributions, in the shape of their parameters."""
     from pmflib.kernels.digamma import digamma
 
     mass = put_workers_last(mass)
     logs = digamma(np.maximum(mass, FLOOR))
     logs -= digamma(np.maximum(mass.sum(axis=0), FLOOR))
-    # smaller weights have no effect, and their sums might overflow
+    # smaller weights have no effect, but their sums could overflow
     return put_workers_first(np.maximum(logs, np.log(FLOOR), out=logs))

@@ -1,4 +1,4 @@
-"""From nonnegative factors to confusion matrices: which column is which class."""
+"""Estimate confusion matrices from nonnegative factors, by matching columns to classes."""
 
 from __future__ import annotations
 
@@ -35,39 +35,38 @@ def match_columns(gains: FloatArray) -> IntArray:
 Order: TypeAlias = Literal["joint", "each"]
 
 LEAST_PROBABILITY = 1e-3
-"""Least probability of a label that is read off co-occurrences: few common tasks rule nothing out."""
+"""Minimum probability of a label estimated from co-occurrences, because a few common tasks cannot exclude a label."""
 LEAST_SINGULAR_VALUE = 1e-6
-"""Least singular value of a block of full rank, as a share of its largest."""
+"""Minimum singular value of a full-rank block, relative to its largest singular value."""
 
 
 def read_confusion(
     factors: FloatArray, n_labels: IntArray, *, order: Order = "joint"
 ) -> tuple[FloatArray, FloatArray]:
-    """Read confusion matrices and the prior off stacked factors H_m = A_m D(prior)^(1/2).
+    """Extract confusion matrices and the prior from stacked factors H_m = A_m D(prior)^(1/2).
 
     Parameters
     ----------
     factors
         float64 of shape (n_workers * n_classes, n_classes), nonnegative.
     n_labels
-        int of shape (n_workers,), number of labels of each: its weight when columns are matched with classes.
+        int of shape (n_workers,): number of labels of each worker, its weight when columns are matched to classes.
     order
-        "joint" takes one permutation of the columns for all workers, the one with most mass on the diagonals:
-        workers are better than chance on the whole. "each" takes for every worker and class the column that is
-        largest there, as the published code does; a column may then serve twice.
+        "joint" uses one permutation of the columns for all workers, the one with the most mass on the diagonals,
+        because workers are better than chance on average. "each" uses the largest column for every worker and class,
+        as in the published code; a column may then be used twice.
 
     Returns
     -------
     Confusion matrices (n_workers, n_classes, n_classes), labels by true class; and the prior (n_classes,). A
-    worker with an empty column knows nothing of that class and is taken to guess: uniform, so that all of its
-    labels count for nothing.
+    worker with an empty column is assumed to guess: the matrix is uniform, so that its labels are uninformative.
 
     Raises
     ------
     PmfError
         If the order is unknown.
     """
-    # loading it takes longer than most label logs
+    # importing it takes longer than processing most label logs
 
     if order not in ("joint", "each"):
         raise PmfError(f"order is {order!r}; give 'joint' or 'each'")
@@ -92,13 +91,13 @@ def read_confusion(
 
 
 def raise_floor(confusion: FloatArray) -> FloatArray:
-    """Raise entries to ``LEAST_PROBABILITY``, and scale columns to sum 1."""
+    """Raise smaller entries to ``LEAST_PROBABILITY``, and scale columns to sum 1."""
     raised = np.maximum(confusion, LEAST_PROBABILITY)
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
 def fit_multispa(pairs: WorkerPairs) -> FloatArray:
-    """Read each worker's confusion matrix off the most extreme columns of its own pairs.
+    """Estimate each worker's confusion matrix from the most extreme columns of its own pairs.
 
     Parameters
     ----------
@@ -107,8 +106,8 @@ def fit_multispa(pairs: WorkerPairs) -> FloatArray:
 
     Returns
     -------
-    float64 of shape (n_workers, n_classes, n_classes), columns put in order for every worker by itself; uniform
-    where a worker's pairs span fewer columns than there are classes.
+    float64 of shape (n_workers, n_classes, n_classes), with columns ordered separately for each worker; uniform if a
+    worker's pairs span fewer dimensions than there are classes.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Rotations of a square root that pairs of workers cannot distinguish: drawn from their posterior, by a random walk."""
+"""Posterior draws, by a random walk, of rotations of a square root that pairs of workers do not identify."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.numeric.rotation import find_nearest_rotation
 
 LEAST_NOISE = 1e-5
-"""Least standard deviation of an entry of the root, as a share of its root mean square: exact pairs are rounded."""
+"""Minimum standard deviation of an entry of the root, relative to its root mean square; exact pairs have rounding
+errors."""
 LEAST_ENTRY = 1e-3
-"""Least probability that the concentration of confusion matrices is computed from: smaller ones count as this one."""
+"""Floor for the probabilities from which the concentration of confusion matrices is computed."""
 CONCENTRATIONS = np.geomspace(0.5, 4.0, 10)
-"""Parameters of a symmetric Dirichlet distribution that columns of confusion matrices may have: from nearly certain to
-nearly even."""
+"""Candidate parameters of the symmetric Dirichlet distribution of the columns of confusion matrices, from nearly
+certain to nearly uniform."""
 
 
 @dataclass(frozen=True)
 class RandomWalk:
-    """Parameters of the walk. What they achieve on exact pairs is measured by benchmarks/crowd/noiseless.py.
+    """Parameters of the random walk. benchmarks/crowd/noiseless.py measures its accuracy on exact pairs.
 
     Parameters
     ----------
     burn_in
-        Steps that tune the step size, and are not drawn.
+        Number of initial steps, which tune the step size and are discarded.
     thinning
-        Steps from one draw to the next.
+        Number of steps between draws.
     tuning_interval
-        Steps between changes of the step size, and between draws of the concentration.
+        Number of steps between changes of the step size, and between draws of the concentration.
     first_step_size
         Standard deviation of the angles of the first steps, radians.
     least_step_size, longest_step_size
         Limits of that standard deviation, radians.
     least_acceptance, most_acceptance
-        Shares of accepted steps between which the step size is kept: about a quarter is best in many dimensions
+        Range of acceptance rates in which the step size is kept; about a quarter is optimal in many dimensions
         (Roberts, Gelman, Gilks 1997, Annals of Applied Probability 7).
     """
 
@@ -52,7 +53,7 @@ class RandomWalk:
     most_acceptance: float = 0.4
 
     def tune(self, step_size: float, acceptance: float) -> float:
-        """Step size after an interval with a share of accepted steps."""
+        """Return the step size after an interval with the given acceptance rate."""
         if acceptance > self.most_acceptance:
             step_size *= 1.5
         elif acceptance < self.least_acceptance:
@@ -64,19 +65,19 @@ WALK = RandomWalk()
 
 
 def measure_noise(root: FloatArray, pairs: WorkerPairs) -> FloatArray:
-    """Covariance of the errors of every worker's rows of a square root, from how far its pairs are from the root's.
+    """Estimate the error covariance of each worker's rows of a square root from the residuals of its pairs.
 
     Parameters
     ----------
     root
-        float64 of shape (n_workers * n_classes, n_classes), U with U_m U_j' near the pairs' marginals.
+        float64 of shape (n_workers * n_classes, n_classes): U, such that U_m U_j' is close to the pairs' marginals.
     pairs
         Pairwise marginals.
 
     Returns
     -------
-    float64 of shape (n_workers, n_classes, n_classes): that of a row of U_m as least squares would find it from the
-    others, with the mean squared residual of the worker's pairs.
+    float64 of shape (n_workers, n_classes, n_classes): covariance of the least-squares estimate of a row of U_m given
+    the other workers, with the mean squared residual of the worker's pairs.
     """
     n_classes = root.shape[1]
     factors = root.reshape(-1, n_classes, n_classes)
@@ -102,7 +103,7 @@ def draw_roots(
     n_draws: int,
     rng: np.random.Generator,
 ) -> list[FloatArray]:
-    """Draw nonnegative square roots that the pairs cannot distinguish from a given one.
+    """Draw nonnegative square roots that fit the pairs as well as a given one.
 
     Parameters
     ----------
@@ -115,25 +116,25 @@ def draw_roots(
     n_draws
         Number of draws.
     rng
-        Source of randomness.
+        Random number generator.
 
     Returns
     -------
-    As many rotated roots, rectified, their columns in the order of the first.
+    ``n_draws`` rotated roots, with negative entries set to 0 and columns in the order of the first.
 
     Notes
     -----
-    The prior: all columns of confusion matrices and the class prior have Dirichlet distributions, even for the class
-    prior, and of a concentration that is drawn along for the columns. A rotation is then as probable as all its entries
-    are nonnegative but for their errors, times the density of what it says of workers: the class prior to the power of
-    -1/2 for every free entry of a column, for a column of the root is that of a confusion matrix times the square root
-    of the class prior.
+    The columns of confusion matrices and the class prior have symmetric Dirichlet prior distributions: uniform for the
+    class prior, and with a concentration that is sampled as well for the columns. The density of a rotation is the
+    probability that all entries are nonnegative up to their errors, times the prior density of the workers' parameters.
+    The latter includes the class prior to the power of -1/2 for every free entry of a column, because a column of the
+    root is a column of a confusion matrix times the square root of the class prior.
 
     References
     ----------
     Metropolis et al. (1953), Journal of Chemical Physics 21, for the walk.
     """
-    # loading it takes longer than most label logs
+    # importing it takes longer than processing most label logs
 
     n_classes = root.shape[1]
     if n_classes == 1 or not root.any():
@@ -178,7 +179,7 @@ class _Target:
         )
 
     def weigh(self, rotation: FloatArray) -> tuple[float, float]:
-        """Log-density under concentration 1, and the sum of the logarithms of the confusion matrices."""
+        """Compute the log-density for concentration 1, and the sum of the logarithms of the confusion matrices."""
         rotated = self.root @ rotation
         squares = (rotation[:, None] * rotation).reshape(-1, rotation.shape[1])
         errors = np.sqrt(np.maximum(self.noise.reshape(-1, len(squares)) @ squares, 1e-300))
@@ -190,14 +191,14 @@ class _Target:
         return density, float(np.log(np.maximum(shares, LEAST_ENTRY)).sum())
 
     def draw_concentration(self, logs: float, rng: np.random.Generator) -> int:
-        """Index in ``CONCENTRATIONS`` of one drawn for given confusion matrices."""
+        """Draw a concentration given confusion matrices, and return its index in ``CONCENTRATIONS``."""
         densities = self.normalisers + (CONCENTRATIONS - 1) * logs
         edges = np.exp(densities - densities.max()).cumsum()
         return int(np.searchsorted(edges, rng.random() * edges[-1]))
 
 
 def _rotate_by(angles: FloatArray, n_classes: int) -> FloatArray:
-    """Rotation by small angles in the planes of each two columns, Cayley's."""
+    """Return the rotation by small angles in the planes of all pairs of columns, by the Cayley transform."""
     skew = np.zeros((n_classes, n_classes))
     skew[np.triu_indices(n_classes, 1)] = angles / 2
     skew -= skew.T

@@ -2,7 +2,7 @@
 
 Every column of a confusion matrix, the PMF of a worker's labels for tasks of one class, has a Dirichlet prior. Its mean
 is the pooled column of all workers, adjusted to the accuracy of the worker, which the labels for all classes determine
-together. Its concentration, the pseudo-count, is learnt from how much workers differ otherwise.
+together. Its concentration, the pseudo-count, is learnt from the remaining differences between workers.
 
 For ordered classes, the pooled mistakes for tasks of each class have a Dirichlet prior as well. Its mean decreases with
 the distance from the true class, by the same factor for each step. This factor and the concentration maximise the
@@ -117,7 +117,7 @@ class Shrinkage:
     pseudo_count_steps
         Number of steps of Minka's fixed point in one update; each costs as much as the rest of the update.
     skill_variance
-        Prior variance of the skills of the workers, their log odds of being correct relative to the pooled matrix
+        Prior variance of the skills of the workers: their log odds of being correct, relative to the pooled matrix
         [drawn].
     skill_steps
         Number of Newton steps for the skills in one update, of at most 1 each; they are exact to six digits.
@@ -126,7 +126,7 @@ class Shrinkage:
     pooled_everywhere
         Pseudo-labels in every cell of the pooled matrix.
     vote_weight
-        Weight of the votes as additional evidence where workers gave few labels, in votes of workers [drawn].
+        Weight of the votes as additional evidence if workers gave few labels, in votes of workers [drawn].
     halving_labels
         Mean number of labels of a worker at which this weight is halved [drawn].
     scarce_weight
@@ -134,9 +134,9 @@ class Shrinkage:
     agreement_tasks
         Pseudo-count of tasks with the mean agreement of all workers: see `measure_agreement`.
     least_agreement
-        Votes of workers with a smaller agreement are uninformative; a constant label has agreement 0.
+        Agreement below which the votes of a worker are uninformative; a constant label has agreement 0.
     most_uninformed
-        Share of uninformative and repeated labels from which on votes are not used as evidence [regimes].
+        Share of uninformative and repeated labels above which votes are not used as evidence [regimes].
     """
 
     first_pseudo_count: float = 4.0
@@ -188,7 +188,7 @@ def update_crowd_model(
 
     Notes
     -----
-    Time and memory correspond to a few passes over ``level_mass``.
+    Time and memory are those of a few passes over ``level_mass``.
 
     References
     ----------
@@ -238,14 +238,14 @@ def _share_states(states: FloatArray, n_classes: int) -> FloatArray:
 
 
 def _weigh_votes(labels: FloatArray, annotator_model: AnnotatorModel) -> float:
-    """Weight of the votes: large where workers gave few labels and are poorly known, and vanishing as labels grow.
+    """Compute the weight of the votes: large if workers gave few labels and are poorly known, vanishing with many.
 
     For models that weigh votes, it decreases with the share of labels that are uninformative or repeat others, because
     these dominate the votes.
     """
     n_classes, n_states, n_workers = labels.shape
     given = labels.sum(axis=(0, 1))
-    # masses of posteriors add up to numbers of labels, up to rounding
+    # posterior masses sum to numbers of labels, up to rounding
     n_labels = max(round(float(given.sum())), 1)
     # one over the mean number of labels of the workers with labels
     scarcity = int((given > 0.5).sum()) / n_labels
@@ -261,11 +261,11 @@ def _weigh_votes(labels: FloatArray, annotator_model: AnnotatorModel) -> float:
 
 
 def measure_agreement(labels: FloatArray) -> FloatArray:
-    """Agreement of each worker with the classes of tasks beyond chance, Cohen's kappa, float64 of shape (n_workers,).
+    """Compute Cohen's kappa between each worker's labels and the classes of tasks, float64 of shape (n_workers,).
 
     Chance means labels with the same frequencies, independent of the task: a constant label has agreement 0, even if
     most tasks have this class. The agreement is shrunk toward that of all workers by a few pseudo-tasks, for workers
-    with few labels, or with tasks of hardly more than one class.
+    with few labels, or with tasks mostly of one class.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def _pool(labels: FloatArray, annotator_model: AnnotatorModel) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def _mark_right(n_classes: int, n_states: int) -> FloatArray:
-    """Indicator of correct labels, (n_classes, n_states), 1 or 0; read-only."""
+    """Return an indicator of correct labels, (n_classes, n_states), 1 or 0; read-only."""
     marks = np.tile(np.eye(n_classes), n_states // n_classes)
     marks.flags.writeable = False
     return marks
@@ -334,7 +334,7 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
     states = np.arange(n_states)
     named = states % n_classes
     totals, right = labels.sum(axis=0), labels[named, states]
-    # many labels for one state determine the worker's own column, but hardly the skill
+    # many labels for one state determine the worker's own column, but provide little information on the skill
     worth = (1.0 + pseudo_count) / (totals + pseudo_count)
     totals *= worth
     right *= worth
@@ -351,7 +351,7 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
 
 
 def _expect_guesses(labels: FloatArray, means: FloatArray, pseudo_count: float) -> None:
-    """Set the prior means of second subclasses, in place: the worker's columns of the first ones, nearer to guesses.
+    """Set the prior means of second subclasses in place: the worker's columns of the first ones, closer to guesses.
 
     With the pooled labels of the second subclass as means, it could drift to another class, because single workers give
     few labels there.
@@ -365,7 +365,7 @@ def _expect_guesses(labels: FloatArray, means: FloatArray, pseudo_count: float) 
 
 
 def _learn_pseudo_count(labels: FloatArray, means: FloatArray, pseudo_count: float) -> float:
-    """Improve the posterior of the pseudo-count, given the prior means, by a few steps of the fixed point."""
+    """Increase the posterior density of the pseudo-count, given the prior means, by a few fixed-point steps."""
     from pmflib.kernels.digamma import find_rises
 
     totals = labels.sum(axis=0).reshape(-1)
@@ -380,7 +380,7 @@ def _learn_pseudo_count(labels: FloatArray, means: FloatArray, pseudo_count: flo
         spent = float(rises[n_cells:].sum())
         rises[:n_cells] *= shares[:n_cells]
         gained = float(rises[:n_cells].sum())
-        # the pseudo-count's own prior: shape 2, and its mode
+        # the Gamma prior of the pseudo-count, with shape 2 and its mode
         renewed = (pseudo_count * gained + 1.0) / (spent + 1.0 / SHRINKAGE.first_pseudo_count)
         least, most = SHRINKAGE.least_pseudo_count, SHRINKAGE.most_pseudo_count
         pseudo_count = min(max(renewed, least), most)

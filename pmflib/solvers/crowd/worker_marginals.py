@@ -1,4 +1,4 @@
-"""Pairwise marginals of workers' labels, and those of pairs that never met."""
+"""Pairwise marginals of workers' labels, including imputed ones for pairs without common tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pmflib.solvers import check_limits
 from pmflib.solvers.numeric.rotation import root_of
 
 MAX_LEVELS = 6000
-"""Levels, workers times classes, up to which all pairs are put into one dense matrix: 288 MB."""
+"""Maximum number of levels, workers times classes, for a dense matrix of all pairs: 288 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +25,11 @@ class WorkerPairs:
     Parameters
     ----------
     first, second
-        int64 of shape (n_pairs,): the workers of each pair, first < second, in order.
+        int64 of shape (n_pairs,): the workers of each pair, first < second, sorted.
     blocks
         float64 of shape (n_pairs, n_classes, n_classes): joint PMF of their labels.
     support
-        int64 of shape (n_pairs,): number of tasks that both have labelled.
+        int64 of shape (n_pairs,): number of tasks labelled by both.
     n_workers
         Number of workers.
     """
@@ -51,7 +51,7 @@ class WorkerPairs:
         return np.arange(self.n_workers + 1, dtype=np.int64) * self.n_classes
 
     def list_neighbours(self) -> list[tuple[IntArray, FloatArray]]:
-        """For each worker, those with common tasks, and the blocks with its own labels as rows."""
+        """List, for each worker, the workers with common tasks, and the blocks with its own labels as rows."""
         mine = np.concatenate([self.first, self.second])
         others = np.concatenate([self.second, self.first])
         order = np.lexsort((others, mine))
@@ -66,7 +66,7 @@ class WorkerPairs:
         return listed
 
     def to_sparse(self) -> csr_array:
-        """Matrix of all pairs, (n_levels, n_levels), symmetric; zero where nothing was observed."""
+        """Convert to a symmetric matrix of all pairs, (n_levels, n_levels); unobserved pairs are zero."""
         n_classes = self.n_classes
         _, labels, co_labels = np.indices(self.blocks.shape)
         rows = labels + self.first[:, None, None] * n_classes
@@ -77,7 +77,7 @@ class WorkerPairs:
         return csr_array(upper + upper.T)
 
     def to_dense(self) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Matrix of all pairs, their support and whether they were observed, as the other solvers take them.
+        """Convert to a matrix of all pairs, their support and an indicator of observed pairs, for the other solvers.
 
         Raises
         ------
@@ -113,16 +113,16 @@ class RobustFactorisation:
     Parameters
     ----------
     residual_floor
-        Added to squared residuals before they are inverted: xi of the paper's Algorithm 3.
+        Constant added to squared residuals before inversion: xi in Algorithm 3 of the paper.
     ridge
-        Added to the diagonal of the normal equations of a factor, so that they can be solved.
+        Constant added to the diagonal of the normal equations of a factor, so that they can be solved.
     n_starts
-        Starts, of which the one with the least residual goes on. Random starts may end where some pairs are not fitted;
-        one of five rarely does where seven pairs in ten are hidden.
+        Number of starts; the one with the smallest residual is continued. Random starts can converge to solutions that
+        do not fit some pairs; the best of five rarely does, even with 70 % of the pairs hidden.
     n_trial_sweeps
-        Sweeps of every start, by least squares, before they are compared.
+        Number of least-squares sweeps of every start before they are compared.
     largest_norm
-        Largest Frobenius norm of a factor: a confusion matrix times the square root of the prior has none above 1.
+        Maximum Frobenius norm of a factor; that of a confusion matrix times the square root of the prior is at most 1.
     """
 
     residual_floor: float = 1e-6
@@ -138,32 +138,32 @@ FACTORISATION = RobustFactorisation()
 def impute_designated(
     marginals: FloatArray, support: IntArray, observed: BoolArray, *, n_classes: int
 ) -> tuple[FloatArray, BoolArray]:
-    """Fill the pairs of workers that share no task, and each one's pair with itself, through all others.
+    """Impute the pairs of workers without common tasks, and the pair of each worker with itself, from all other pairs.
 
-    The marginal of m and n is A_m A_l^{-1} times that of l and n, for any l. A_m A_l^{-1} is found from all workers
-    that both m and l were observed with, the better supported weighing more; then all l are combined, those from which
-    A_l is inverted well weighing more. What was filled helps to fill the rest, until nothing more can be filled.
+    The marginal of m and n is A_m A_l^{-1} times that of l and n, for any l. A_m A_l^{-1} is estimated from all workers
+    observed together with both m and l, weighted by support; then all l are combined, weighted by how well A_l can be
+    inverted. Imputed pairs are used to impute the others, until no more can be imputed.
 
     Parameters
     ----------
     marginals, support, observed
-        As `WorkerPairs.to_dense` gives them.
+        As returned by `WorkerPairs.to_dense`.
     n_classes
         Number of classes.
 
     Returns
     -------
-    The completed matrix, (n_levels, n_levels), nonnegative and symmetric, observed pairs as they are; and the pairs
-    that are in it, bool of shape (n_workers, n_workers). A pair that stays missing is zero.
+    The completed matrix, (n_levels, n_levels), nonnegative and symmetric, with observed pairs unchanged; and the pairs
+    it contains, bool of shape (n_workers, n_workers). Pairs that cannot be imputed are zero.
 
     Notes
     -----
-    Each round takes n_workers^2 eigendecompositions of size 2 n_classes and three products of the matrix with
+    Each round needs n_workers^2 eigendecompositions of size 2 n_classes and three products of the matrix with
     itself.
 
     References
     ----------
-    Ibrahim, Fu (2021), ICML, section 3.1, where one pair (l, r) is taken.
+    Ibrahim, Fu (2021), ICML, section 3.1, which uses a single pair (l, r).
     """
     filled, present = marginals.copy(), observed.copy()
     weights = support.astype(np.float64)
@@ -182,7 +182,7 @@ def impute_designated(
         shares = np.where(new, 1.0 / np.where(total > 0, total, 1.0), 0.0)
         filled += sums * np.kron(shares, np.ones((n_classes, n_classes)))
         present |= new
-        # what was filled counts as one common task at most
+        # imputed pairs have at most the weight of one common task
         weights += np.where(new, np.minimum(1.0, support[observed].min(initial=1)), 0.0)
     return filled, present
 
@@ -190,11 +190,11 @@ def impute_designated(
 def _find_bridges(
     filled: FloatArray, weights: FloatArray, n_classes: int
 ) -> tuple[FloatArray, FloatArray]:
-    """A_m A_l^{-1} of all pairs of workers, (n_levels, n_levels), and how far to trust each."""
+    """Estimate A_m A_l^{-1} for all pairs of workers, (n_levels, n_levels), and the reliability of each."""
     n = len(weights)
     blocks = filled.reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
     own = blocks @ blocks.transpose(0, 1, 3, 2)
-    # sums over the workers that both have met, each by the geometric mean of the two supports' roots
+    # sums over workers with common tasks with both, weighted by the geometric mean of the roots of the two supports
     quarter = weights**0.25
     weighted = filled * np.kron(quarter, np.ones((n_classes, n_classes)))
     cross = (weighted @ weighted.T).reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
@@ -227,18 +227,18 @@ def _sum_blocks(matrix: FloatArray, n_classes: int) -> FloatArray:
 def impute_by_one_pair(
     marginals: FloatArray, observed: BoolArray, *, n_classes: int, rng: np.random.Generator
 ) -> tuple[FloatArray, BoolArray]:
-    """Fill each missing pair (m, n) through one pair (l, r), drawn at random: what the published code does.
+    """Impute each missing pair (m, n) from one random pair (l, r), as in the published code.
 
     Parameters
     ----------
     marginals, observed, n_classes
         As for `impute_designated`.
     rng
-        Draws l and r with (m, r), (l, r) and (l, n) observed.
+        Random number generator for drawing l and r with (m, r), (l, r) and (l, n) observed.
 
     Returns
     -------
-    As `impute_designated`; a pair stays missing where the one drawn does not serve.
+    As for `impute_designated`; a pair stays missing if the drawn pair does not allow its imputation.
 
     References
     ----------
@@ -279,24 +279,25 @@ def factor_pairs(
     max_iter: int = 300,
     tol: float = 1e-6,
 ) -> tuple[FloatArray, tuple[float, ...]]:
-    """Factorise the observed pairs, R_mj = U_m U_j', without filling the others.
+    """Factorise the observed pairs, R_mj = U_m U_j', without imputing the others.
 
     Parameters
     ----------
     pairs
         Pairwise marginals, at least one.
     rng
-        Draws the starts, but for one: the root of all pairs with zeros for those that are missing.
+        Random number generator for all starts except one, the root of the matrix of all pairs with zeros for missing
+        ones.
     reweighted
-        Whether a pair counts by the inverse of its residual, so that a few bad ones do little harm; False is least
-        squares.
+        Whether pairs are weighted by the inverse of their residuals, which limits the influence of a few bad ones;
+        False uses least squares.
     max_iter, tol
-        Limit of sweeps, and the relative change of the mean residual to stop at.
+        Maximum number of sweeps, and the relative change of the mean residual at which to stop.
 
     Returns
     -------
-    Stacked factors, float64 of shape (n_workers * n_classes, n_classes), each of Frobenius norm at most 1; zero for
-    a worker without a pair. The mean Frobenius residual after each sweep.
+    Stacked factors, float64 of shape (n_workers * n_classes, n_classes), each with Frobenius norm at most 1, zero for
+    workers without pairs; and the mean Frobenius residual after each sweep.
 
     References
     ----------
@@ -315,7 +316,7 @@ def factor_pairs(
         factors[[not others.size for others, _ in neighbours]] = 0.0
         history: list[float] = []
         while len(history) < min(FACTORISATION.n_trial_sweeps, max_iter):
-            # weights by residuals of a start that fits nothing would hold it where it is
+            # residual weights of a start that does not fit would keep it from improving
             _sweep(factors, neighbours, reweighted=False)
             history.append(_mean_residual(pairs, factors))
         if best is None or (history and history[-1] < best[1][-1]):
@@ -333,7 +334,7 @@ def factor_pairs(
 def _sweep(
     factors: FloatArray, neighbours: Sequence[tuple[IntArray, FloatArray]], reweighted: bool
 ) -> None:
-    """Fit the factor of one worker after the other to those of the others, in place."""
+    """Fit the factor of one worker after another given those of the others, in place."""
     largest = FACTORISATION.largest_norm
     ridge = FACTORISATION.ridge * np.eye(factors.shape[1])
     for m, (others, blocks) in enumerate(neighbours):

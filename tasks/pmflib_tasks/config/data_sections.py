@@ -1,4 +1,4 @@
-"""Sections on data: where artefacts go, which rows count, what guards refuse."""
+"""Configuration sections on data: storage of artefacts, selection of rows, and limits of guards."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pmflib.store.objects.addresses import check_address
 
 
 class StoreConfig(Section):
-    """Where artefacts go, and how samples are split."""
+    """Location of the artefacts, and partitioning of the samples."""
 
     path: str = "store"
     """A folder, relative to the configuration file, or a prefix in a bucket: "s3://bucket/prefix"."""
     folds: Annotated[int, Field(ge=2, le=256)] = 16
-    """Folds that samples are assigned to by hash; counts are kept by fold."""
+    """Number of folds to which samples are assigned by hash; counts are stored by fold."""
     buckets: Annotated[int, Field(ge=0, le=4096)] = 0
-    """Hash partitions of samples that have an identifier, a multiple of folds: bucket b belongs to fold
-    b % folds. 0 = by the size of the sources."""
+    """Number of hash partitions of samples with identifiers, a multiple of folds: bucket b belongs to fold
+    b % folds. 0 chooses it by the size of the sources."""
 
     @field_validator("path")
     @classmethod
@@ -36,36 +36,36 @@ class StoreConfig(Section):
 
 
 class WindowConfig(Section):
-    """Which rows of a long log with times are used."""
+    """Selection of rows of a long log by time."""
 
     days: Annotated[float, Field(gt=0)] | None = None
-    """Rows older than this many days before the newest row of all files are counted, and neither used nor put in
-    quarantine. Times that are numbers are seconds. By default all rows are used."""
+    """Maximum age of rows in days, relative to the newest row of all files. Older rows are counted, but neither used
+    nor quarantined. Numeric times are in seconds. By default all rows are used."""
 
 
 Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
-"""Limit of a guard; "off" is none."""
+"""Limit of a guard; "off" disables it."""
 
 
 class GuardLimits(Section):
-    """Limits of one guard of quality."""
+    """Limits of one data quality guard."""
 
     warn: Limit = "off"
-    """Beyond it the run continues with a warning."""
+    """Limit beyond which the run continues with a warning."""
     stop: Limit = "off"
-    """Beyond it the run is held back, exit code 6, before anything is fitted."""
+    """Limit beyond which the run stops with exit code 6, before a model is fitted."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """A row of the table of guards, beside its name, what it measures and its limits.
+    """Further columns of a guard in the table of guards, besides its name, measure and limits.
 
     Parameters
     ----------
     remedy
-        What to do about data beyond a limit.
+        Advice for data beyond a limit.
     at_least
-        Whether its limits are lower limits.
+        Whether the limits are lower limits.
     """
 
     remedy: str
@@ -73,70 +73,70 @@ class Guard:
 
 
 def guard(remedy: str, *, warn: Limit = "off", stop: Limit = "off", at_least: bool = False) -> Any:
-    """Declare an option that is a guard: its default limits, and its row of the table of guards."""
+    """Declare the option of a guard, with its default limits and its row in the table of guards."""
     row = asdict(Guard(remedy, at_least))
     return Field(default=GuardLimits(warn=warn, stop=stop), json_schema_extra=row)
 
 
 class QualityConfig(Section):
-    """Guards: limits that new data must keep before a model is fitted to them. `docs/guards.md` describes each.
+    """Guards: quality checks that new data must pass before a model is fitted to them. `docs/guards.md` describes each.
 
-    A guard has two limits, ``{warn = 0.1, stop = 0.3}``: one that is not given keeps its default, and "off" is none.
-    ``guard = "off"`` disables both.
+    A guard has two limits, ``{warn = 0.1, stop = 0.3}``; a limit that is not given keeps its default, and "off"
+    disables it. ``guard = "off"`` disables both.
     """
 
     least_rows: GuardLimits = guard("check the sources and the quarantine", stop=1, at_least=True)
-    """Minimum number of encoded rows. A run that encodes none is always refused."""
+    """Minimum number of encoded rows. A run without encoded rows always stops."""
     quarantine: GuardLimits = guard(
         "check the quarantine, and the reasons below", warn=0.05, stop=0.2
     )
-    """Share of the rows read that are in quarantine, without duplicates."""
+    """Share of quarantined rows among the rows read, without duplicates."""
     reason: GuardLimits = guard(
         "check these rows in the quarantine: do they have another format, scale or encoding?",
         warn=0.05,
         stop=0.2,
     )
-    """Share of the rows read that are in quarantine for one reason, without duplicates."""
+    """Share of rows quarantined for one reason among the rows read, without duplicates."""
     reasons: dict[str, GuardLimits] = Field(default_factory=dict)
-    """Limits by reason, which replace those of ``reason``; ``duplicate`` may have limits here as well."""
+    """Limits by reason, which replace those of ``reason``; ``duplicate`` can have limits here as well."""
     file_quarantine: GuardLimits = guard(
         "check the file, and its rows in the quarantine", warn=0.1, stop=0.3
     )
-    """Share of the rows of a file, or of the rows added to it, that do not fit: its lower confidence bound."""
+    """Lower confidence bound for the share of quarantined rows in a file, or in the rows added to it."""
     missing_files: GuardLimits = guard(
         "restore the files; if they were removed on purpose, set quality.removals_expected", warn=0
     )
-    """Files of the last run that are gone, under any name."""
+    """Number of files of the last run that no longer exist under any name."""
     removals_expected: bool = False
-    """Whether files come and go; if so, neither missing files nor lost rows are checked."""
+    """Whether files are removed regularly; if so, missing files and lost rows are not checked."""
     rows_lost: GuardLimits = guard(
         "restore the missing rows; if they were removed on purpose, set quality.removals_expected",
         warn=0.02,
         stop=0.2,
     )
-    """Decrease of the number of encoded rows since the last run, as a share."""
+    """Relative decrease of the number of encoded rows since the last run."""
     file_size: GuardLimits = guard(
         "check that the file is complete, and has no repeated rows", warn=1.5
     )
-    """Factor by which a new file has more or fewer rows than the median of its siblings, beyond their own spread."""
+    """Factor by which the size of a new file, in rows, differs from the median of its siblings, beyond their spread."""
     same_bytes: GuardLimits = guard("remove one of the two files", stop=0)
-    """Files whose bytes are those of another file."""
+    """Number of files that are byte-for-byte copies of another file."""
     new_columns: GuardLimits = guard(
         "add them to the schema, or remove them from the files; they are not read", warn=0
     )
-    """Columns of a new file that are neither in the schema nor in files of the last run; in a first run, nor in the
-    first file."""
+    """Number of columns of a new file that are neither in the schema nor in the files of the last run, or, in a first
+    run, nor in the first file."""
     duplicates: GuardLimits = guard(
         "check whether the file was delivered before under another name", warn=0.5
     )
     """Share of the encoded rows of a file that other rows supersede."""
     new_rows: GuardLimits = guard("check that new files have arrived", warn=1, at_least=True)
-    """Minimum number of encoded rows that the last run did not have."""
+    """Minimum number of encoded rows that are new since the last run."""
     variable_drift: GuardLimits = guard(
         "check this column: were its codes exchanged, shifted or reversed?", warn=0.25, stop=0.5
     )
-    """Population stability index of a variable's levels, its lower confidence bound: rows of a new file, or of all new
-    files, against the data of the live model."""
+    """Lower confidence bound for the population stability index of a variable's levels: rows of a new file, or of all
+    new files, against the data of the live model."""
     scale_drift: GuardLimits = guard(
         "check this file: was its scale reversed or coded differently?", warn=0.1, stop=0.25
     )
@@ -144,13 +144,13 @@ class QualityConfig(Section):
     answer_drift: GuardLimits = guard(
         "check the names in the column of variables", warn=0.25, stop=1.0
     )
-    """Long layout: the same for the variables that are answered."""
+    """Long layout: the same for the shares of the answered variables."""
     pair_drift: GuardLimits = guard("check these two columns in the new files", warn=0.25, stop=0.5)
     """The same for the levels of a pair of variables."""
     dependence_drift: GuardLimits = guard(
         "check whether columns were exchanged in the new files", warn=0.1, stop=0.25
     )
-    """The same for the dependence of a pair: against its earlier odds ratios, fitted to the new margins."""
+    """The same for the dependence of a pair, against the earlier odds ratios fitted to the new margins."""
     worker_rows: GuardLimits = guard(
         "check this worker's labels: are they by a script, or by several people?",
         warn=0.2,
@@ -165,17 +165,17 @@ class QualityConfig(Section):
     new_classes: GuardLimits = guard(
         "check whether they are misspelt; [crowd] classes lists the valid ones", warn=0
     )
-    """Label logs: number of labels that were never given before."""
+    """Label logs: number of classes that never occurred before."""
     class_shares: GuardLimits = guard(
         "check this file: were its labels exchanged, or coded differently?", warn=0.1, stop=0.25
     )
-    """Label logs: population stability index of the labels of a new file against those of the last run, its lower
-    confidence bound."""
+    """Label logs: lower confidence bound for the population stability index of the labels of a new file against those
+    of the last run."""
     label_agreement: GuardLimits = guard(
         "check this file: were its columns shifted, or its labels exchanged?", warn=0.1, stop=0.25
     )
-    """Label logs: decrease of the share of pairs of labels of a task that agree, for pairs with a new label, beyond
-    chance."""
+    """Label logs: decrease, beyond chance, of the share of agreeing pairs of labels of a task, for pairs with a new
+    label."""
     copies: GuardLimits = guard(
         "check these workers: are they one person, or one script?", warn=0, stop=0.25
     )
@@ -187,42 +187,42 @@ class QualityConfig(Section):
         warn=4,
         stop=6,
     )
-    """Decrease of the mean pointwise mutual information of pairs of new answers, in standard deviations between
-    nights."""
+    """Decrease of the mean pointwise mutual information of pairs of new answers, in standard deviations between earlier
+    runs."""
     known_samples: GuardLimits = guard(
         "check the identifiers: are they written as before, and from the same system?",
         warn=3,
         stop=10,
     )
-    """Factor by which the share of known samples in a night's files is smaller than on earlier nights."""
+    """Factor by which the share of known samples in the new files is smaller than in earlier runs."""
     fresh_rows: GuardLimits = guard(
         "check whether the file was delivered before, under another name or in another order",
         warn=3,
         stop=10,
     )
-    """The same for the share of rows that no other file repeats: a sample's answer to a variable, or its row."""
+    """The same for the share of rows (a sample's answer to a variable, or its row) that no other file repeats."""
     agreement: GuardLimits = guard(
         "check whether identifiers or a column were shifted against their rows",
         warn=0.05,
         stop=0.2,
     )
-    """Decrease, against earlier nights, of the share of repeated rows that agree with the files that they repeat."""
+    """Decrease, against earlier runs, of the share of repeated rows that agree with the rows they repeat."""
     identifier_form: GuardLimits = guard(
         "check the identifiers: were they padded, or are they from another system?",
         warn=0.02,
         stop=0.5,
     )
-    """Share of a new file's rows with identifiers of an alphabet or a length that no earlier file had."""
+    """Share of a new file's rows whose identifiers have an alphabet or a length not found in any earlier file."""
     same_answers: GuardLimits = guard("remove one of the two files", stop=0)
-    """New files with the level counts of another file that has other bytes."""
+    """Number of new files with the same level counts as another file whose bytes differ."""
     future_rows: GuardLimits = guard(
         "check the unit and zone of the times, and the clock that wrote them; or set quality.future_hours",
         warn=0,
         stop=0.01,
     )
-    """Long layout: share of a new file's rows with times ahead of the clock by more than ``future_hours``."""
+    """Long layout: share of a new file's rows with times more than ``future_hours`` ahead of the clock."""
     future_hours: Annotated[float, Field(ge=0)] = 24.0
-    """Tolerance, in hours, for times ahead of the clock of this machine: unwritten time zones, other clocks."""
+    """Tolerance, in hours, for times ahead of the clock of this machine (missing time zones, differing clocks)."""
     stray_times: GuardLimits = guard("check the times: their unit and their origin", warn=5)
     """Long layout: distance of a new file's times from those of all other files, as a multiple of their span."""
     clock: GuardLimits = guard("set the clock of this machine", warn=1)
