@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.core.replicate_weights import NORMAL_QUANTILE
@@ -112,6 +112,7 @@ def distal_outcome(
     Vermunt (2013), Sociological Methodology 43(1); Bakk, Oberski, Vermunt (2014), Political Analysis 22(4), and Newey,
     McFadden (1994), section 6, for the errors.
     """
+    check_row_order(samples, outcome=outcome, weight=weight, design=design, fitted=fitted)
     drawn = read_draws(weight, design, fitted)
     first = assign_rows(model, samples, assignment, correction, drawn)
     values, levels = _read_column("outcome", outcome, first.n_rows)
@@ -228,6 +229,7 @@ def class_regression(
     ----------
     As for `distal_outcome`.
     """
+    check_row_order(samples, covariates=covariates, weight=weight, design=design, fitted=fitted)
     drawn = read_draws(weight, design, fitted)
     first = assign_rows(model, samples, assignment, correction, drawn)
     if model.rank == 1:
