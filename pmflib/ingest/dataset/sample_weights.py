@@ -60,8 +60,7 @@ def find_decimals(schema: Schema, config: SourceOptions) -> int | None:
 def name_unit(schema: Schema, config: SourceOptions) -> dict[str, float]:
     """Options with the decimals of stored weights, and the largest error of rounding; empty without weights."""
     decimals = find_decimals(schema, config)
-    known = {"weight_decimals": decimals, "weight_error": LARGEST_ERROR}
-    return {} if decimals is None else known
+    return {} if decimals is None else {"weight_decimals": decimals, "weight_error": LARGEST_ERROR}
 
 
 def read_units(
