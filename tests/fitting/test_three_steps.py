@@ -291,7 +291,6 @@ RARE = np.where(np.random.default_rng(3).random(600) < 0.15, SPLIT, 0)
     ("covariate", "open_columns"),
     [
         # classes that are separated wholly say nothing of other covariates
-        (SPLIT, [0, 1, 2]),
         ((TWO.sum(axis=1) > 2).astype(int), [0, 1, 2]),
         (TWO.sum(axis=1) * 1000.0, [0, 1, 2]),
         (RARE, [1]),
