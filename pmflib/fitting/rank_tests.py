@@ -304,9 +304,9 @@ class _DistinctRows:
         """Return the distinct rows of a block that hold anything."""
         from scipy.sparse import csr_array
 
-        is_observed = (block.codes >= 0).any(axis=1)
-        distinct = merge_duplicates(block[is_observed] if is_observed.any() else block)
-        codes, weights = distinct.codes, weigh_rows(distinct)
+        kept = np.flatnonzero((block.codes >= 0).any(axis=1))
+        distinct = merge_duplicates(block[kept] if kept.size else block)
+        codes, weights = distinct.to_codes(offsets), weigh_rows(distinct)
         rows, columns = np.nonzero(codes >= 0)
         held = offsets[columns] + codes[rows, columns]
         shape = len(codes), int(offsets[-1])
