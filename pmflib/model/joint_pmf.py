@@ -15,7 +15,7 @@ from pmflib.display.summary import Summary
 from pmflib.model.mixture import Arrays, Mixture
 from pmflib.schema import Schema
 from pmflib.store.caches import find_local_path
-from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
+from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -265,6 +265,7 @@ class JointPMF(Mixture):
             If the group is missing, damaged, or not a model.
         """
         folder = find_local_path(path)
+        check_expansion(folder)
         _, attributes = read_arrays(folder, [], kind=KIND)
         with refuse_damage(folder):
             dependence = attributes.get("dependence")
