@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import IntArray, check_row_order
 from pmflib.core.errors import PmfError, SchemaError, SchemaWarning, StoreError
 from pmflib.core.texts import abridge_names, list_some
 from pmflib.estimators.user_tables import LevelValues, UserTable
@@ -322,6 +322,7 @@ class TableEstimator(JointEstimator):
     def _fit_table(self, table: Any, sample_weight: Any = None) -> IntArray:
         """Check the method, infer the variables, and fit; returns the fitted codes."""
         self._check_method()
+        check_row_order(table, sample_weight=sample_weight)
         read = UserTable.read(self, table, reset=True)
         schema = Schema(self._draft(read))
         self._empty = read.given[:0]

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, Parameters, check_whole, normalise_blocks
+from pmflib.core.arrays import (
+    FloatArray,
+    Parameters,
+    check_row_order,
+    check_whole,
+    normalise_blocks,
+)
 from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import weigh_samples
@@ -170,6 +176,7 @@ def likelihood_ratio_test(
         )
     if schema is None:
         schema = infer_schema(samples)
+    check_row_order(samples, weight=weight)
     block = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema.weight_decimals)
     small, large = _fit_both(block, rank, schema, seed)
     first, second = (_measure(each, block) for each in (small, large))
