@@ -126,7 +126,7 @@ def read_labels(
     _check_policies(on_repeated, on_unknown)
     if is_matrix(table, COLUMNS):
         table = list_labels(table)
-    columns = pick_columns(as_arrow(table))
+    columns = pick_columns(as_arrow(table, COLUMNS))
     tasks, task_names = encode_values(columns["task"])
     workers, worker_names = encode_values(columns["worker"])
     (codes, class_names), is_ordered = encode_labels(columns["label"], classes)
@@ -288,7 +288,7 @@ def pick_columns(table: pa.Table) -> pa.Table:
     Raises
     ------
     SchemaError
-        If one is absent, or has nested values.
+        If one is absent.
     """
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         near = [list_near(name, table.column_names, 1) for name in absent]
@@ -297,16 +297,7 @@ def pick_columns(table: pa.Table) -> pa.Table:
         raise SchemaError(
             f"columns {absent} are absent; the table has {table.column_names[:12]}: name them {list(COLUMNS)}{hint}"
         )
-    columns = table.select(list(COLUMNS))
-    for index, field in enumerate(columns.schema):
-        if pa.types.is_nested(field.type):
-            raise SchemaError(
-                f"column {field.name!r} holds {field.type}; a value is a text, a number or a boolean, one label per row"
-            )
-        if field.type == pa.string_view():
-            # Arrow can neither sort nor take them yet
-            columns = columns.set_column(index, field.name, columns[index].cast(pa.string()))
-    return columns
+    return table.select(list(COLUMNS))
 
 
 def encode_labels(

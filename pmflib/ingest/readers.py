@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.core.errors import SourceError
@@ -15,114 +13,7 @@ from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
 from pmflib.ingest.csv.rows import read_csv_rows, read_header
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
-
-
-def check_type(name: str, dtype: pa.DataType) -> None:
-    """Check that a column has scalar texts, numbers, booleans or times.
-
-    Raises
-    ------
-    SourceError
-        If values are nested, or are times in an unknown time zone.
-    """
-    inner = _innermost(dtype)
-    if pa.types.is_nested(inner) or pa.types.is_run_end_encoded(inner) or pa.types.is_union(inner):
-        raise SourceError(
-            f"column {name!r} holds {dtype}; a column of texts, numbers, booleans or times is needed: flatten it"
-        )
-    if pa.types.is_timestamp(inner) and inner.tz is not None and not _is_known(inner.tz):
-        raise SourceError(
-            f"column {name!r} holds times of the zone {inner.tz!r}, which this machine does not know; write them in "
-            "UTC, or install the zone (package tzdata)"
-        )
-
-
-def simplify(column: pa.Array) -> pa.Array:
-    """Convert a column to a type that encoders support; most columns are returned unchanged.
-
-    Parameters
-    ----------
-    column
-        Array of a type accepted by `check_type`.
-
-    Returns
-    -------
-    An array of the same length. UUIDs become texts; times have at most microseconds, like Python's; times outside the
-    years 1 to 9999, which Python does not support, become texts that match no level.
-    """
-    dtype = column.type
-    inner = _innermost(dtype)
-    if pa.types.is_dictionary(dtype) and not (_is_plain(inner) and dtype.value_type == inner):
-        column = column.dictionary_decode()
-        dtype = column.type
-    if isinstance(dtype, pa.BaseExtensionType):
-        if dtype == pa.uuid():
-            return pa.array(
-                [None if one is None else str(one) for one in column.to_pylist()], pa.string()
-            )
-        column = column.cast(pa.bool_()) if dtype == pa.bool8() else column.storage
-        dtype = column.type
-    if pa.types.is_null(dtype) or dtype == pa.string_view():
-        return column.cast(pa.string())
-    if dtype == pa.binary_view():
-        return column.cast(pa.binary())
-    if pa.types.is_float16(dtype):
-        return column.cast(pa.float32())
-    if pa.types.is_timestamp(dtype) and dtype.unit == "ns":
-        column = column.cast(pa.timestamp("us", dtype.tz), safe=False)
-    elif pa.types.is_duration(dtype) and dtype.unit == "ns":
-        column = column.cast(pa.duration("us"), safe=False)
-    elif pa.types.is_time64(dtype) and dtype.unit == "ns":
-        column = column.cast(pa.time64("us"), safe=False)
-    return column if _is_plain(column.type) else _spare_python(column)
-
-
-def _spare_python(column: pa.Array) -> pa.Array:
-    """Return times unchanged if Python supports all of them, and as texts otherwise."""
-    distinct = pc.unique(column)
-    try:
-        distinct.to_pylist()
-    except (ValueError, OverflowError, pa.ArrowException):
-        coded = column.dictionary_encode()
-        texts = pa.array([_write_time(one) for one in coded.dictionary], pa.string())
-        return texts.take(coded.indices)
-    return column
-
-
-def _write_time(value: pa.Scalar) -> str:
-    try:
-        return str(value.as_py())
-    except (ValueError, OverflowError, pa.ArrowException):
-        return f"{value.value} {value.type}"
-
-
-def _innermost(dtype: pa.DataType) -> pa.DataType:
-    while True:
-        if pa.types.is_dictionary(dtype):
-            dtype = dtype.value_type
-        elif isinstance(dtype, pa.BaseExtensionType):
-            dtype = dtype.storage_type
-        else:
-            return dtype
-
-
-def _is_plain(dtype: pa.DataType) -> bool:
-    return not (
-        pa.types.is_temporal(dtype)
-        or pa.types.is_float16(dtype)
-        or isinstance(dtype, pa.BaseExtensionType)
-    )
-
-
-def _is_known(zone: str) -> bool:
-    if zone[:1] in "+-":
-        return True
-    try:
-        zoneinfo.ZoneInfo(zone)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        return False
-    return True
-
+from pmflib.schema.tables import find_type_fault, simplify
 
 PARQUET_CELLS = 1 << 21
 """Number of cells of a batch of Parquet; fixed, so that results do not depend on the machine."""
@@ -256,10 +147,8 @@ def _read_parquet_rows(
         indices = find_columns(source, file.schema_arrow.names, columns)
         for index in indices:
             field = file.schema_arrow.field(index)
-            try:
-                check_type(field.name, field.type)
-            except SourceError as error:
-                raise SourceError(f"{source.name}: {error}") from None
+            if fault := find_type_fault(field.type, has_spans=True):
+                raise SourceError(f"{source.name}: column {field.name!r} holds {fault}")
         leaves = file.metadata.schema
         paths = {leaves.column(index).path for index in range(len(leaves))}
         if dictionaries := [name for name in coded if name in paths]:

@@ -247,6 +247,8 @@ class Schema(Summarised):
             If no column can be a variable.
         """
         columns = as_arrow(table)
+        if not columns.num_columns:
+            raise SchemaError("the table has no columns; give one with a column for each variable")
         proposals = propose_variables(columns, missing=missing, max_levels=max_levels, bins=bins)
         kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
         left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
@@ -288,7 +290,7 @@ class Schema(Summarised):
                 table = table.copy()
                 table[:, self.position(hidden)] = MISSING
             return self.check_codes(table)
-        columns = as_arrow(table)
+        columns = as_arrow(table, self.names)
         for name in (*optional, *(() if hidden is None else (hidden,))):
             self.position(name)
         codes = np.full((columns.num_rows, self.n_variables), MISSING, self.code_dtype)
