@@ -17,7 +17,7 @@ from pmflib.core.arrays import name_type
 from pmflib.core.errors import SchemaError
 from pmflib.core.texts import abridge_names
 from pmflib.schema.drafting.table_draft import CATEGORIES
-from pmflib.schema.variable import as_text, is_absent
+from pmflib.schema.variable import MISSING, as_text, is_absent
 
 
 def as_arrow(
@@ -71,6 +71,31 @@ def as_arrow(
         f"table is {name_type(table)}; expected an Arrow table, a mapping of columns, or a pandas or polars frame"
         f"{_name_remedy(table)}"
     )
+
+
+def name_columns(array: np.ndarray[Any, Any]) -> pa.Table:
+    """Make a table of an array of answers, with columns v0, v1, ...; the integer -1 is missing.
+
+    Raises
+    ------
+    SchemaError
+        If it has no two axes, or no row.
+    """
+    if array.ndim != 2 or not array.size:
+        raise SchemaError(
+            f"the table is an array of shape {array.shape}; give one of shape (n_rows, n_columns), at least one each"
+        )
+    columns = {f"v{position}": column for position, column in enumerate(array.T)}
+    if not np.issubdtype(array.dtype, np.integer):
+        return as_arrow(columns)
+    return pa.table({name: pa.array(each, mask=each == MISSING) for name, each in columns.items()})
+
+
+def has_gaps(column: np.ndarray[Any, Any], highest: int) -> bool:
+    """Return whether integers, -1 missing, are not exactly the codes from 0 to the highest."""
+    if column.min() < MISSING or highest >= column.size:
+        return True
+    return not np.bincount(column.astype(np.int64) - MISSING)[1:].all()
 
 
 def _name_remedy(table: object) -> str:
