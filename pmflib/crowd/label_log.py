@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,8 +14,8 @@ import pyarrow.compute as pc
 
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.core.errors import PmfError, SchemaError
-from pmflib.core.texts import list_near
+from pmflib.core.errors import PmfError, SchemaError, SchemaWarning
+from pmflib.core.texts import list_near, list_some
 from pmflib.crowd.known_labels import KnownTasks
 from pmflib.schema.class_names import make_class_variable, sort_names, unify_classes
 from pmflib.schema.tables import as_arrow
@@ -121,7 +122,8 @@ def read_labels(
     Warns
     -----
     SchemaWarning
-        If labels with different spellings are merged, or there are more than a hundred different labels.
+        If labels are not among ``classes``, labels with different spellings are merged, or there are more than a
+        hundred different labels.
     """
     _check_policies(on_repeated, on_unknown)
     if is_matrix(table, COLUMNS):
@@ -136,6 +138,16 @@ def read_labels(
         raise SchemaError(
             f"label {columns['label'][row].as_py()!r} of row {row} is not among the classes "
             f"{class_names.to_pylist()}; add it, or pass on_unknown='quarantine'"
+        )
+    n_unknown = int((reason == _REASONS.index("unknown_label")).sum())
+    if n_unknown:
+        row = int(np.flatnonzero(reason == _REASONS.index("unknown_label"))[0])
+        warnings.warn(
+            f"{n_unknown:,} of {len(reason):,} labels, as {columns['label'][row].as_py()!r} of row {row}, are not "
+            f"among the classes {list_some(class_names.to_pylist(), SHOWN)}, and are set aside; add them to classes, "
+            "or take these rows out",
+            SchemaWarning,
+            stacklevel=3,
         )
     n_workers, n_classes = len(worker_names), len(class_names)
     if not n_classes:

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.core.errors import SourceError
-from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
-from pmflib.ingest.csv.rows import read_csv_rows, read_header
+from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, is_parquet
+from pmflib.ingest.csv.rows import UndecodableHeaderError, read_csv_rows, read_header
 from pmflib.ingest.options import SourceOptions
+from pmflib.ingest.sniffing import follow_file
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
 from pmflib.schema.tables import find_type_fault, simplify
 
@@ -28,13 +29,6 @@ FREE_GROUP_BYTES, MOST_EXPANSION = 256 << 20, 1000
 eight answers of 1 % each, which hardly any survey has, take 1.5 bits an answer at best: 12 rows a byte."""
 
 
-def is_parquet(source: Source, config: SourceOptions) -> bool:
-    """Whether a file is read as Parquet, by the configured format or by its name."""
-    if config.format == "auto":
-        return source.name.lower().endswith((".parquet", ".pq"))
-    return config.format == "parquet"
-
-
 def read_columns(source: Source, config: SourceOptions) -> list[str]:
     """Read the names of a file's columns.
 
@@ -46,7 +40,11 @@ def read_columns(source: Source, config: SourceOptions) -> list[str]:
     if is_parquet(source, config):
         with open_source(source, unpack=False) as stream:
             return list(_open_parquet(source, stream).schema_arrow.names)
-    return read_header(source, config)
+    try:
+        header = read_header(source, config)
+    except UndecodableHeaderError:
+        header = []
+    return header if len(header) > 1 else read_header(source, follow_file(source, config))
 
 
 def read_rows(
@@ -67,7 +65,8 @@ def read_rows(
     source
         The file.
     config
-        Format, delimiter, and column names of CSV files without a header.
+        Format, delimiter, and column names of CSV files without a header. A file whose header has another delimiter is
+        read with its own, and its own encoding and decimal sign.
     columns
         Distinct names of the requested columns.
     on_rows
@@ -88,7 +87,7 @@ def read_rows(
             source, columns, None if chunk is None else chunk.groups, coded
         )
     else:
-        batches = read_csv_rows(source, config, columns, chunk)
+        batches = read_csv_rows(source, config, columns, chunk, follow=follow_file)
     for raw in batches:
         yield raw
         if on_rows is not None:
