@@ -215,7 +215,7 @@ def plan_passes(
 
 
 def plan_shrunk(max_passes: int, tol: float) -> CrowdPassPlan:
-    """Shrunk confusion matrices with two subclasses of every class, or a simpler model chosen by held-out labels."""
+    """Shrunk confusion matrices with two subclasses of every class, or one, chosen by held-out labels."""
     return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol, compares_models=True)
 
 
