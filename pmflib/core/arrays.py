@@ -5,6 +5,7 @@ The levels of all variables are stacked along an axis; variable j owns entries `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -192,3 +193,38 @@ def check_whole(name: str, number: object) -> None:
     """
     if isinstance(number, bool) or not isinstance(number, int | np.integer):
         raise PmfError(f"{name} is {number!r}, {name_type(number)}; give a whole number")
+
+
+def check_row_order(samples: object, **columns: object) -> None:
+    """Check that columns given apart from a table do not have its rows in another order: rows are matched by position.
+
+    Parameters
+    ----------
+    samples
+        The table; only a pandas object has names of rows, its index.
+    **columns
+        Weights, covariates and the like, by the name of the argument.
+
+    Raises
+    ------
+    PmfError
+        If a column has the same index as the table in another order.
+    """
+    index = find_row_names(samples)
+    for name, column in columns.items():
+        own = find_row_names(column)
+        if index is None or own is None or len(own) != len(index) or own.equals(index):
+            continue
+        if Counter(own) == Counter(index):
+            row = next(row for row, each in enumerate(own) if each != index[row])
+            raise PmfError(
+                f"{name} has the rows of the samples in another order: row {row} of its index is {own[row]!r}, and "
+                f"{index[row]!r} in that of the samples; rows are matched by position: give {name}.loc[samples.index]"
+            )
+
+
+def find_row_names(table: object) -> Any:
+    """Return the pandas index of a frame, a column or a survey design; None for others."""
+    if hasattr(table, "row_names"):
+        return table.row_names
+    return table.index if hasattr(table, "iloc") and hasattr(table, "index") else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray, check_row_order, find_row_names
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.hashing import mix_hashes
@@ -62,6 +62,8 @@ class SurveyDesign:
 
     Attributes
     ----------
+    row_names
+        Index of the rows, if an argument is a pandas object; otherwise None.
     record
         Factors, degrees of freedom and notes of the design: a `pmflib.core.replicate_weights.ReplicateWeights`.
 
@@ -109,6 +111,10 @@ class SurveyDesign:
         if not known:
             raise PmfError("a design takes a weight, stratum, psu or replicates; all are None")
         n_rows = known[0]
+        self.row_names: Any = next(
+            (names for each in given.values() if (names := find_row_names(each)) is not None), None
+        )
+        check_row_order(self, **given)
         for name, each in given.items():
             if each is not None and len(each) != n_rows:
                 raise PmfError(

@@ -165,18 +165,32 @@ _AUTHORITY = re.compile(
     # what precedes the last "@" of the authority; also passwords with a "/", "?" or "#" that should have been encoded
     r"(?<=://)(?:[^\s/?#]*@|[^\s/?#:@]*:(?!\d*(?:[/?#\s]|$))[^\s@]*@)"
 )
-_PARAMETER = re.compile(
-    r"([?&;#]"
-    r"[\w.%-]*(?:pass|pwd|secret|token|key|sig|sas|auth|cred|jwt|session|policy|%)[\w.%-]*=)"
-    r"[^\s&;#'\"]+",
+_USER = re.compile(r"[^\s/?#'\"=:@]*:[^\s/'\"@]+@")
+_PARAMETER = re.compile(r"([?&;#])([\w.%-]+)=([^\s&;#'\"]+)")
+_HARMLESS_PARAMETERS = frozenset(
+    "id file part page version v date day week month year quarter from to start end since until after before limit "
+    "offset size format type lang encoding sheet gid table columns sv sp sr st se spr ss srt X-Amz-Algorithm "
+    "X-Amz-Date X-Amz-Expires X-Goog-Algorithm X-Goog-Date X-Goog-Expires".casefold().split()
+)
+"""Parameters of downloads and signed URLs that hold no secret; the values of all others are masked."""
+_WEB_URL = re.compile(
+    # object stores and archives have no secret in paths, and their "?" is a wildcard
+    r"(?<![\w+.-])(?!(?:s3a?|gs|gcs|az|abfss?|adl|hdfs|file|memory|zip|tar|tcp|tls|inproc)://)"
+    r"([\w+.-]+://[^\s/?#'\"]*)([^\s?#'\"]*)([^\s'\"]*)",
     re.IGNORECASE,
 )
+_BARE = re.compile(r"(?<=[?&;#])[^\s&;#'\"=]+(?=[&;#]|$)")
+_LONG_WORD, _RUN_OF_KIND = re.compile(r"[A-Za-z0-9]{16,}"), re.compile(r"\d+|[A-Za-z]+")
+MOST_RUNS = 4
+"""Maximum number of runs of letters and of digits in a long word of a path; tokens have more."""
 
 
 def mask_secrets(text: str) -> str:
-    """Mask possible secrets in the URLs of a text: user information, and parameters with names of secrets.
+    """Mask possible secrets in the URLs of a text: all but what is known to be harmless.
 
-    All messages, records and events that may contain a source address are passed through this function.
+    Masked are user information; the values of all parameters but those of `_HARMLESS_PARAMETERS`; and, except in
+    addresses of object stores, parameters without a value and long words that mix letters with digits. All messages,
+    records and events that may contain a source address are passed through this function.
 
     Parameters
     ----------
@@ -190,4 +204,19 @@ def mask_secrets(text: str) -> str:
     >>> mask_secrets("source.path 's3://bucket/a.csv' matches no file")
     "source.path 's3://bucket/a.csv' matches no file"
     """
-    return _PARAMETER.sub(rf"\g<1>{MASK}", _AUTHORITY.sub(f"{MASK}@", text))
+    text = _USER.sub(f"{MASK}@", _AUTHORITY.sub(f"{MASK}@", text))
+    return _WEB_URL.sub(_mask_web_url, _PARAMETER.sub(_mask_parameter, text))
+
+
+def _mask_parameter(found: re.Match[str]) -> str:
+    separator, name, value = found.groups()
+    return f"{separator}{name}={value if name.casefold() in _HARMLESS_PARAMETERS else MASK}"
+
+
+def _mask_web_url(found: re.Match[str]) -> str:
+    authority, path, query = found.groups()
+    return authority + _LONG_WORD.sub(_mask_word, path) + _BARE.sub(MASK, query)
+
+
+def _mask_word(found: re.Match[str]) -> str:
+    return found[0] if len(_RUN_OF_KIND.findall(found[0])) <= MOST_RUNS else MASK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,15 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
 
 MOST_DECIMALS = 6
-"""Maximum number of decimals that are kept by default: a weight of 1 then has a rounding error of half a millionth."""
+"""Number of decimals that are kept by default, unless all weights are exact with fewer, or small ones need more: a
+weight of 1 then has a rounding error of half a millionth.
+"""
+LARGEST_ERROR = 1e-3
+"""Largest relative change of a weight by rounding: far below the sampling error that weights cause."""
+SMALL_UNITS = 6
+"""Number of digits of the smallest weight where more than `MOST_DECIMALS` are kept, as of a weight of 1 otherwise."""
+DOUBLE_DECIMALS = 300
+"""Largest number of decimals: 10 to its power is a double."""
 LIMIT = 1 << 63
 """Upper bound of a sum of weights, in units: cells of tables are int64, and none is above the sum."""
 LARGEST = 1 << 53
@@ -158,15 +167,15 @@ def read_weights(
     n_rows
         Number of samples.
     decimals
-        Decimals that are kept, 0 to 18; None keeps as few as hold all weights, at most `MOST_DECIMALS`.
+        Decimals that are kept, 0 to 18; None is as for `find_decimals`.
     name
         Name of the argument in messages.
 
     Raises
     ------
     PmfError
-        If a weight is missing, 0, negative, infinite or less than half a unit; if the number of weights is not that of
-        the rows; if their sum, in units, is not below 2**63.
+        If a weight is missing, 0, negative, infinite or changed by rounding by more than `LARGEST_ERROR`; if the number
+        of weights is not that of the rows; if their sum, in units, is not below 2**63.
     """
     values = _read_numbers(weight, n_rows, name)
     if decimals is not None and not 0 <= decimals <= 18:
@@ -180,15 +189,18 @@ def read_weights(
         )
     kept = find_decimals(values) if decimals is None else decimals
     scaled = np.rint(values * 10.0**kept)
-    small = np.flatnonzero(scaled < 1)
-    if small.size:
-        row = int(small[0])
-        raise PmfError(
-            f"{name}[{row}] is {values[row]:g}, less than half a unit of 10**-{kept} ({small.size} such rows); "
-            "multiply all weights by one number, or set weight_decimals of the schema higher"
-        )
     # in doubles, which do not overflow
     check_total(float(scaled.sum()), kept, name)
+    moved = np.abs(scaled / 10.0**kept - values) / values
+    if moved.max(initial=0.0) > LARGEST_ERROR:
+        row = int(moved.argmax())
+        remedy = "set weight_decimals of the schema higher"
+        if decimals is None:
+            remedy = f"the largest is {values.max():g}: trim the weights, or leave rows of such small ones out"
+        raise PmfError(
+            f"{name}[{row}] is {values[row]:g}, which rounding to {kept} decimals changes by {moved[row]:.1%}, above "
+            f"{LARGEST_ERROR:.1%} ({int((moved > LARGEST_ERROR).sum())} such rows); {remedy}"
+        )
     return Weights(scaled.astype(np.int64), kept)
 
 
@@ -224,12 +236,22 @@ def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
 
 
 def find_decimals(values: FloatArray) -> int:
-    """Find the least number of decimals that represents all weights up to rounding; at most `MOST_DECIMALS`."""
+    """Find the number of decimals of weights, of which only the ratios count.
+
+    The least number with which all weights are exact up to the precision of doubles; otherwise `MOST_DECIMALS`; or, if
+    these change a weight by more than `LARGEST_ERROR`, as many as give the smallest `SMALL_UNITS` digits, while the sum
+    in units stays below `LIMIT`.
+    """
     for decimals in range(MOST_DECIMALS):
         scaled = values * 10.0**decimals
         if (np.abs(scaled - np.rint(scaled)) <= 1e-12 * scaled).all():
             return decimals
-    return MOST_DECIMALS
+    scaled = values * 10.0**MOST_DECIMALS
+    if (np.abs(scaled - np.rint(scaled)) <= LARGEST_ERROR * scaled).all():
+        return MOST_DECIMALS
+    wanted = SMALL_UNITS - math.floor(math.log10(values.min()))
+    room = math.floor(math.log10(LIMIT / 2) - math.log10(values.sum()))
+    return max(MOST_DECIMALS, min(wanted, room, DOUBLE_DECIMALS))
 
 
 def check_total(total: float, decimals: int, name: str = "weight") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmflib.core.arrays import IntArray, check_whole, name_type, sum_pairs
+from pmflib.core.arrays import IntArray, check_row_order, check_whole, name_type, sum_pairs
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.hashing import assign_folds
@@ -260,7 +260,8 @@ def count_pairs(
         Number of folds; rows are assigned by a hash of their row number. 1 keeps a single table.
     weight
         Weights of the samples, numbers above 0 of shape (n_rows,). Tables are then sums of weights, as integers in
-        units of 10 ** -decimals: ``weight_decimals`` of the schema, or else as few as represent all weights, at most 6.
+        units of 10 ** -decimals: ``weight_decimals`` of the schema, or else as few as represent all weights, at most 6
+        unless small weights need more.
         Integer weights give exactly the tables of rows repeated that many times; weights of 1 give unweighted counts.
 
     Returns
@@ -272,8 +273,8 @@ def count_pairs(
     SchemaError
         If a code is below -1 or not below its variable's cardinality, or n_folds is below 1.
     PmfError
-        If a weight is missing, 0, negative, infinite, or less than half a unit; if their sum, in units, is 2**63 or
-        more; or if weights are given with batches.
+        If a weight is missing, 0, negative, infinite, or changed by rounding by more than a thousandth; if their sum,
+        in units, is 2**63 or more; if weights are in another order than the samples, or given with batches.
 
     Examples
     --------
@@ -299,6 +300,7 @@ def count_pairs(
             f"codes is {name_type(codes)} and cardinalities are numbers: omit them, or give a table with its "
             "schema, for example from pmflib.Schema.infer(table), or codes with numbers"
         )
+    check_row_order(codes, weight=weight)
     total = PairCounts.zero(schema, n_folds)
     if isinstance(codes, Iterator):
         if weight is not None:

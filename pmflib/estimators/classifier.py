@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray, check_row_order
 from pmflib.estimators.joint_estimator import JointEstimator
 from pmflib.estimators.user_tables import UserTable
 from pmflib.schema import MISSING, Schema, Variable
@@ -70,6 +70,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         SchemaError
             If the given schema does not fit.
         """
+        check_row_order(X, y=y, sample_weight=sample_weight)
         table = UserTable.read(self, X, reset=True)
         codes_of_y = self._read_classes(y)
         check_consistent_length(table.given, codes_of_y)

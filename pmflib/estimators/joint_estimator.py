@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import IntArray, check_row_order
 from pmflib.core.errors import PmfError, SchemaError, SchemaWarning, StoreError
 from pmflib.core.texts import abridge_names, list_some
 from pmflib.estimators.user_tables import LevelValues, UserTable
@@ -26,7 +26,13 @@ from pmflib.model import JointPMF
 from pmflib.model.joint_pmf import KIND
 from pmflib.schema import MISSING, Schema, Variable
 from pmflib.schema.drafting.table_draft import propose_variables
-from pmflib.store.zarr_arrays import open_group, read_arrays, refuse_damage, set_attributes
+from pmflib.store.zarr_arrays import (
+    FREE_BYTES,
+    open_group,
+    read_arrays,
+    refuse_damage,
+    set_attributes,
+)
 
 NOT_GIVEN = ("",)
 """Strings that count as missing in a user's table, besides nulls and NaN."""
@@ -316,6 +322,7 @@ class TableEstimator(JointEstimator):
     def _fit_table(self, table: Any, sample_weight: Any = None) -> IntArray:
         """Check the method, infer the variables, and fit; returns the fitted codes."""
         self._check_method()
+        check_row_order(table, sample_weight=sample_weight)
         read = UserTable.read(self, table, reset=True)
         schema = Schema(self._draft(read))
         self._empty = read.given[:0]
@@ -423,14 +430,22 @@ def read_estimator(requested: type[Any], path: Path) -> Any:
         estimator._values = tuple(_read_values(each) for each in content["values"])
         estimator._empty = _unpack(content["empty"])
         if "classes" in content:
-            estimator.classes_ = np.array(content["classes"], np.dtype(content["class_dtype"]))
+            classes, dtype = np.array(content["classes"]), np.dtype(content["class_dtype"])
+            if dtype.itemsize * classes.size > max(classes.nbytes, FREE_BYTES):
+                raise StoreError(
+                    f"class_dtype {str(dtype)!r} of {str(path)!r} takes more than {FREE_BYTES:,} bytes for "
+                    f"{classes.size} classes; save the estimator again"
+                )
+            estimator.classes_ = np.array(content["classes"], dtype)
         estimator.model_ = model
         if "n_draws" in content:
             estimator._empty_names = tuple(content["empty_names"])
-            names = [f"draw-{draw:05}" for draw in range(content["n_draws"])]
-            estimator.draw_models_ = (model,)
-            if len(names) > 1:
-                estimator.draw_models_ = tuple(JointPMF.load(path / name) for name in names)
+            folders, n_draws = sorted(path.glob("draw-*")), content["n_draws"]
+            if n_draws != max(len(folders), 1):
+                raise StoreError(
+                    f"{str(path)!r} states {n_draws} draws and has {len(folders)}; save the estimator again"
+                )
+            estimator.draw_models_ = tuple(map(JointPMF.load, folders)) or (model,)
     return estimator
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import xlogy
 
-from pmflib.core.arrays import FloatArray, IntArray, check_model_type
+from pmflib.core.arrays import FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.core.errors import PmfError
 from pmflib.core.weights import read_shares
 from pmflib.display.drawing import Axes
@@ -120,6 +120,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
     check_model_type("model", model, JointPMF)
     check_classes(model)
     codes = model.schema.encode(samples)
+    check_row_order(samples, weight=weight)
     weights = read_shares(weight, len(codes))
     kept = (codes >= 0).any(axis=1) & (weights > 0)
     if not kept.any():

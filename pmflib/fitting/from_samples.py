@@ -9,7 +9,7 @@ from typing import Literal, Unpack
 import numpy as np
 
 from pmflib.cluster.memory import MemoryPlan
-from pmflib.core.arrays import check_model_type, check_whole, name_type
+from pmflib.core.arrays import check_model_type, check_row_order, check_whole, name_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
@@ -40,9 +40,9 @@ from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.schema import Schema
 from pmflib.solvers import check_rank, warn_of_rank
 
-BUDGET = 60.0
-"""Processor time for the choice of the rank, seconds, according to the cost model of
-`pmflib.fitting.ranks.fit_runs`.
+BUDGET = 40.0
+"""Processor time for the choice of kind and rank, seconds, according to cost models that are about twice too high
+(`pmflib.fitting.ranks.fit_runs`).
 """
 
 DRAWN_SAMPLES = 100_000
@@ -151,6 +151,7 @@ def fit_em(
             raise PmfError(
                 "weight and validation are given; leave validation out: a fold of the samples is held out"
             )
+        check_row_order(samples, weight=weight)
         training = weigh_samples(training, weight, variables.weight_decimals)
     position = None if target is None else variables.position(target)
 

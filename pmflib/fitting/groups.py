@@ -15,7 +15,14 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray, normalise_blocks, repeat_blocks
+from pmflib.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_row_order,
+    normalise_blocks,
+    repeat_blocks,
+)
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import weigh_samples
@@ -282,6 +289,7 @@ def fit_groups(
     if schema is None:
         schema = infer_schema(samples)
     codes = schema.encode(samples)
+    check_row_order(samples, weight=weight, group=group)
     members, groups = _read_groups(group, len(codes))
     kept, n_rows = members >= 0, len(codes)
     if weight is not None:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, check_model_type
+from pmflib.core.arrays import FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.core.blocks import Block, DenseBlock, weigh_rows
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.core.survey_design import weigh_samples
@@ -77,6 +77,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     codes = model.schema.encode(samples)
     if not len(codes):
         raise PmfError("samples has no rows; give those that the model was fitted to")
+    check_row_order(samples, weight=weight)
     block = weigh_samples(DenseBlock(codes), weight, model.schema.weight_decimals)
     return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, check_whole, spread_pairs
+from pmflib.core.arrays import FloatArray, IntArray, check_row_order, check_whole, spread_pairs
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
@@ -170,6 +170,7 @@ def _open_samples(
     if not isinstance(schema, Schema):
         raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
+    check_row_order(samples, weight=weight)
     block = weigh_samples(given, weight, schema.weight_decimals)
     _refuse_nothing(len(block))
     training = BlocksInMemory.cut(block, schema.offsets, _count_points(n_traits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -84,11 +85,18 @@ class ThreeSteps(Summarised):
         return np.asarray(self.values + self.quantile * self.errors)
 
     def to_json(self) -> dict[str, Any]:
-        """Estimates, tests and notes in plain JSON types."""
+        """Estimates, tests and notes in plain JSON types; what is infinite or unknown is None."""
         return {
-            "estimates": self.table.to_pylist(),
+            "estimates": [
+                {name: _keep_finite(each) for name, each in row.items()}
+                for row in self.table.to_pylist()
+            ],
             "tests": {
-                name: {"wald": test.statistic, "degrees": test.degrees, "p": test.p_value}
+                name: {
+                    "wald": _keep_finite(test.statistic),
+                    "degrees": test.degrees,
+                    "p": _keep_finite(test.p_value),
+                }
                 for name, test in self.list_tests().items()
             },
             "correction": self.correction,
@@ -120,6 +128,10 @@ class ThreeSteps(Summarised):
         found = (self.values, self.errors, self.lower, self.upper)
         value, error, lower, upper = (decimal(float(each[place])) for each in found)
         return value, error, lower, upper
+
+
+def _keep_finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +218,8 @@ class DistalOutcome(ThreeSteps):
 @dataclass(frozen=True, eq=False)
 class ClassRegression(ThreeSteps):
     """A multinomial logit of the class: ``values`` of shape (n_classes, n_covariates), 0 for the reference.
+
+    Where a covariate separates classes, coefficients are infinite or NaN, and their errors and tests NaN.
 
     Parameters
     ----------

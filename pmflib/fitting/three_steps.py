@@ -7,6 +7,7 @@ relates the assignment to the other variable and corrects for classification err
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -14,11 +15,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.core.replicate_weights import NORMAL_QUANTILE
 from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.texts import list_some
 from pmflib.core.weights import read_shares
 from pmflib.fitting.classification import check_classes, tabulate_assignment
 from pmflib.fitting.information import invert_information
@@ -26,7 +28,10 @@ from pmflib.fitting.parameter_errors import MAX_ENTRIES
 from pmflib.fitting.three_step_results import ClassDifference, ClassRegression, DistalOutcome
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, list_pmfs, sum_information
+from pmflib.schema.drafting.column_meaning import find_identifier, find_times
+from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.tables import as_arrow
+from pmflib.schema.variable import read_number
 from pmflib.solvers.numeric.assigned_classes import (
     Assigned,
     Design,
@@ -34,6 +39,7 @@ from pmflib.solvers.numeric.assigned_classes import (
     Logits,
     Means,
     NormalOutcome,
+    Penalised,
     Solution,
 )
 from pmflib.solvers.numeric.wald import WaldTest, adjust_by_holm, find_wald_test
@@ -42,6 +48,12 @@ Correction = Literal["bch", "ml"]
 """Correction for classification error."""
 How = Literal["modal", "proportional"]
 """Assignment of rows to classes."""
+LEAST_SHARE = 1e-3
+"""Share of the largest change of log-odds along a direction from which a coefficient is a part of it."""
+INFINITE_SHARE = 0.25
+"""Share of the largest change of log-odds over a covariate's range from which an open coefficient is infinite; where
+covariates separate classes wholly, smaller ones are open as well, and unknown.
+"""
 LEAST_SINGULAR = 1e-3
 """Minimum singular value of the classification matrix for it to be inverted."""
 
@@ -112,13 +124,15 @@ def distal_outcome(
     Vermunt (2013), Sociological Methodology 43(1); Bakk, Oberski, Vermunt (2014), Political Analysis 22(4), and Newey,
     McFadden (1994), section 6, for the errors.
     """
+    check_row_order(samples, outcome=outcome, weight=weight, design=design, fitted=fitted)
     drawn = read_draws(weight, design, fitted)
     first = assign_rows(model, samples, assignment, correction, drawn)
     values, levels = _read_column("outcome", outcome, first.n_rows)
     own = first.keep(values[:, None], "the outcome")
     known, rank = values[first.rows[own]], model.rank
     law = _choose_law(known, levels, rank, correction)
-    solution, notes = first.solve(law, own, correction)
+    solution = first.open_rows(own, correction).solve(law)
+    notes = () if solution.converged else warn_of_steps()
     estimates, jacobian = _read_solution(law, solution.parameters, rank)
     covariance, alone = first.find_covariances(solution, own, jacobian)
     shape = (rank,) if levels is None else (rank, len(levels))
@@ -188,6 +202,7 @@ def class_regression(
     reference: int | None = None,
     correction: Correction = "ml",
     assignment: How = "modal",
+    penalised: bool = False,
     weight: object | None = None,
     design: SurveyDesign | None = None,
     fitted: object | None = None,
@@ -200,34 +215,40 @@ def class_regression(
         As for `distal_outcome`.
     covariates
         A table in memory with one row per sample. Numbers are used as they are; texts become indicators of their levels
-        except the first. Rows with a missing covariate are omitted.
+        except the first. Rows with a missing covariate are omitted. Dates, identifiers, and columns of one value are
+        refused.
     reference
         Reference class; None is the largest.
     correction
         "ml", or "bch", as for `distal_outcome`.
+    penalised
+        Whether to add Jeffreys' prior (Firth's method), with which coefficients are finite even if a covariate
+        separates classes; for "ml" only.
 
     Returns
     -------
-    Coefficients, errors, and a test of each covariate.
+    Coefficients, errors, and a test of each covariate. Coefficients without a finite estimate are infinite or NaN, and
+    have neither error nor test.
 
     Raises
     ------
     SchemaError
         If the samples do not fit the schema, or covariates are no table.
     PmfError
-        As for `distal_outcome`; also of one class, or if covariates determine each other.
+        As for `distal_outcome`; also of one class, if covariates determine each other, or if one is unfit.
 
     Warns
     -----
     IdentificationWarning
-        If the errors do not include the first step, or not all of it.
+        If a covariate separates classes; or if the errors do not include the first step, or not all of it.
     ConvergenceWarning
-        If coefficients do not converge, as where a covariate separates classes.
+        If the estimates have not converged.
 
     References
     ----------
-    As for `distal_outcome`.
+    As for `distal_outcome`; Firth (1993), Biometrika 80(1); Albert, Anderson (1984), Biometrika 71(1), for separation.
     """
+    check_row_order(samples, covariates=covariates, weight=weight, design=design, fitted=fitted)
     drawn = read_draws(weight, design, fitted)
     first = assign_rows(model, samples, assignment, correction, drawn)
     if model.rank == 1:
@@ -238,6 +259,10 @@ def class_regression(
         reference = int(model.prior.argmax())
     if not 0 <= reference < model.rank:
         raise PmfError(f"reference is {reference}, outside [0, {model.rank})")
+    if penalised and correction != "ml":
+        raise PmfError(
+            f'penalised is True and correction is {correction!r}, whose weights may be negative; take correction="ml"'
+        )
     matrix, names, owners = _read_covariates(covariates, first.n_rows)
     own = first.keep(matrix, "all covariates")
     taken = matrix[first.rows[own]]
@@ -252,16 +277,37 @@ def class_regression(
     to_units = np.eye(len(names))
     to_units[0, 1:] = -centre / scale
     to_units[1:, 1:] = np.diag(1 / scale)
-    solution, notes = first.solve(Logits(taken @ to_units, model.rank), own, correction)
+    logits = Logits(taken @ to_units, model.rank)
+    solution = first.open_rows(own, correction, penalised=penalised).solve(logits)
+    loose = logits.find_separated(solution.parameters, first.weights[own], reference)
+    # changes of log-odds over the range of each column
+    ranges = np.append(1.0, np.ptp(taken[:, 1:], axis=0))
+    moved = np.abs(loose @ to_units.T) * ranges
+    is_loose = (moved > LEAST_SHARE * moved.max(axis=(1, 2), keepdims=True)).any(axis=0)
+    notes = () if solution.converged or is_loose.any() else warn_of_steps()
     contrast = np.eye(model.rank)
     contrast[:, reference] -= 1
     jacobian: FloatArray = np.asarray(np.kron(contrast, to_units), np.float64)
     estimates: FloatArray = jacobian @ solution.parameters
-    covariance, alone = first.find_covariances(solution, own, jacobian)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # infinite coefficients overflow
+        covariance, alone = first.find_covariances(solution, own, jacobian)
+    if is_loose.any():
+        effects = np.abs(estimates.reshape(is_loose.shape)) * ranges * is_loose
+        is_infinite = effects > INFINITE_SHARE * effects.max()
+        notes += _note_separation(is_infinite, names, reference)
+        places = np.flatnonzero(is_loose)
+        ends = np.where(is_infinite.ravel()[places], np.inf, np.nan)
+        estimates[places] = np.copysign(ends, estimates[places])
+        for known in (covariance, alone):
+            known[places] = known[:, places] = np.nan
     others = np.delete(np.arange(model.rank), reference)
     tests = {}
     for owner in dict.fromkeys(owners[1:]):
         columns = [place for place, each in enumerate(owners) if each == owner]
+        if is_loose[:, columns].any():
+            tests[owner] = WaldTest(float("nan"), 0, float("nan"))
+            continue
         places = (others[:, None] * len(names) + np.array(columns)).ravel()
         tests[owner] = find_wald_test(estimates[places], covariance[np.ix_(places, places)])
     shaped = estimates.reshape(model.rank, -1)
@@ -271,6 +317,23 @@ def class_regression(
         reference=reference,
         tests=tests,
     )
+
+
+def _note_separation(
+    is_infinite: BoolArray, names: Sequence[str], reference: int
+) -> tuple[str, ...]:
+    """Warn of covariates that separate classes, and return the warning."""
+    found = [
+        f"{name!r} separates class {', '.join(map(str, np.flatnonzero(own)))} from class {reference}"
+        for name, own in zip(names, is_infinite.T, strict=True)
+        if name != "intercept" and own.any()
+    ]
+    note = (
+        f"covariate {list_some(found, 4, '; covariate ')}: log-odds have no finite estimate and no test; take "
+        "penalised=True, merge levels, or leave the covariate out"
+    )
+    warnings.warn(note, IdentificationWarning, stacklevel=3)
+    return (note,)
 
 
 def _read_column(
@@ -300,6 +363,10 @@ def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[
     parts, names, owners = [np.ones(n_rows)], ["intercept"], ["intercept"]
     for name in table.column_names:
         values, levels = _read_column(name, table[name], n_rows)
+        if fault := _find_fault(name, table[name], levels):
+            raise PmfError(
+                f"covariate {name!r} has {fault}; give a number, or a category with many rows of each level"
+            )
         if levels is None:
             parts.append(values)
             names.append(name)
@@ -310,8 +377,31 @@ def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[
             names.append(f"{name} = {level}")
             owners.append(name)
     if len(names) == 1:
-        raise PmfError("covariates has no column with more than one level; give one at least")
+        raise PmfError("covariates has no column; give one at least")
     return np.stack(parts, axis=1), names, owners
+
+
+MOST_LEVELS = 100
+"""Largest number of levels of a covariate: of more, most have too few rows, and a fit takes minutes."""
+
+
+def _find_fault(name: str, column: pa.ChunkedArray, levels: tuple[str, ...] | None) -> str:
+    """Find why a column cannot be a covariate: dates, identifiers, a single value, too many levels; "" if it can."""
+    counted = ValueCounts()
+    counted.add(column)
+    counts = {text: n for text, n in counted.counts.items() if text and n}
+    n_distinct = len(counts)
+    if n_distinct < 2:
+        return "one value" if n_distinct else "no value"
+    if pa.types.is_temporal(column.type) or find_times(name, counts) is not None:
+        return f"dates or times, {n_distinct} distinct"
+    numbers = {text: number for text in counts if (number := read_number(text)) is not None}
+    numbers = numbers if len(numbers) == n_distinct else {}
+    if reason := find_identifier(name, counted, numbers, n_distinct):
+        return f"identifiers: {reason}"
+    if levels is not None and len(levels) > MOST_LEVELS:
+        return f"{len(levels)} levels in {len(column)} rows, above {MOST_LEVELS}"
+    return ""
 
 
 def _test_differences(
@@ -398,20 +488,10 @@ class AssignedRows:
             )
         return own
 
-    def solve(
-        self, design: Design, own: IntArray, correction: str
-    ) -> tuple[Solution, tuple[str, ...]]:
-        """Solve the third step."""
-        assigned = Assigned(self.shares[own], self.errors, self.weights[own], correction)
-        solution = assigned.solve(design)
-        if solution.converged:
-            return solution, ()
-        note = (
-            "the estimates have not converged: an outcome or covariate may separate classes; leave it out, or merge "
-            "levels"
-        )
-        warnings.warn(note, ConvergenceWarning, stacklevel=3)
-        return solution, (note,)
+    def open_rows(self, own: IntArray, correction: str, *, penalised: bool = False) -> Assigned:
+        """Rows of the third step, which solve it."""
+        kind = Penalised if penalised else Assigned
+        return kind(self.shares[own], self.errors, self.weights[own], correction)
 
     def find_covariances(
         self, solution: Solution, own: IntArray, jacobian: FloatArray
@@ -514,6 +594,15 @@ class AssignedRows:
             "quantile": self.drawn.quantile,
             "notes": notes,
         }
+
+
+def warn_of_steps() -> tuple[str, ...]:
+    """Warn of estimates that have not converged, and return the warning."""
+    note = (
+        "the estimates have not converged; leave an outcome or covariate out, or merge its levels"
+    )
+    warnings.warn(note, ConvergenceWarning, stacklevel=3)
+    return (note,)
 
 
 def assign_rows(

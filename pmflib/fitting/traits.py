@@ -13,7 +13,7 @@ import numpy as np
 from pmflib.cluster.clients import count_threads
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import plan_tasks
-from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type
+from pmflib.core.arrays import FloatArray, IntArray, check_row_order, check_whole, name_type
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.defaults import Limits
@@ -318,6 +318,7 @@ def _open_samples(
             f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
             "pmflib.Schema.from_cardinalities([2, 3])"
         )
+    check_row_order(samples, weight=weight)
     found: tuple[BlockSource, Schema, int]
     if isinstance(samples, StoredSamples):
         if weight is not None:

@@ -130,6 +130,13 @@ PARQUET_ROWS = 1 << 17
 """Largest number of rows of a batch of Parquet."""
 
 
+FREE_ROWS, ROWS_PER_BYTE = 5_000_000, 64
+FREE_GROUP_BYTES, MOST_EXPANSION = 256 << 20, 1000
+"""Limits of Parquet files, whose run lengths and compressed pages may state anything: up to ``FREE_ROWS`` rows, or
+``ROWS_PER_BYTE`` of the file; up to ``FREE_GROUP_BYTES`` in a row group, or ``MOST_EXPANSION`` times the file. Rows of
+eight answers of 1 % each, which hardly any survey has, take 1.5 bits an answer at best: 12 rows a byte."""
+
+
 def is_parquet(source: Source, config: SourceOptions) -> bool:
     """Whether a file is read as Parquet, by the configured format or by its name."""
     if config.format == "auto":
@@ -202,13 +209,30 @@ def _open_parquet(
 ) -> pq.ParquetFile:
     """Open a Parquet file, reading the texts of some columns as dictionaries."""
     try:
-        return pq.ParquetFile(stream, pre_buffer=False, read_dictionary=list(dictionaries))
+        file = pq.ParquetFile(stream, pre_buffer=False, read_dictionary=list(dictionaries))
     except DAMAGED as error:
         spare_transient(error)
         raise SourceError(
             f"{source.name}: is no readable Parquet file, or was cut short ({error}); "
             "copy it again, or set source.format"
         ) from error
+    # some file systems do not report sizes: see `Source`
+    if (size := source.size) <= 1:
+        return file
+    metadata = file.metadata
+    if metadata.num_rows > max(FREE_ROWS, ROWS_PER_BYTE * size):
+        raise SourceError(
+            f"{source.name}: states {metadata.num_rows:,} rows in {size:,} bytes; the limit is {ROWS_PER_BYTE} rows a "
+            f"byte, or {FREE_ROWS:,}: if they are yours, write them in smaller files"
+        )
+    groups = range(metadata.num_row_groups)
+    largest = max((metadata.row_group(index).total_byte_size for index in groups), default=0)
+    if largest > max(FREE_GROUP_BYTES, MOST_EXPANSION * size):
+        raise SourceError(
+            f"{source.name}: a row group states {largest:,} bytes in a file of {size:,}; the limit is "
+            f"{MOST_EXPANSION:,} times the file, or {FREE_GROUP_BYTES:,}: if it is yours, write smaller row groups"
+        )
+    return file
 
 
 def count_group_rows(source: Source) -> list[int]:
@@ -217,7 +241,7 @@ def count_group_rows(source: Source) -> list[int]:
     Raises
     ------
     SourceError
-        If the file cannot be read.
+        If the file cannot be read, or states more rows or bytes than its size allows.
     """
     with open_source(source, unpack=False) as stream:
         metadata = _open_parquet(source, stream).metadata

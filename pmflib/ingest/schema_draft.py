@@ -14,7 +14,7 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.core.texts import abridge_names, list_near
 from pmflib.ingest.chunks import RawRows
-from pmflib.ingest.dataset.sample_weights import list_design_columns, name_replicates, note_weights
+from pmflib.ingest.dataset.sample_weights import draft_unit, list_design_columns, name_replicates
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import is_parquet, read_columns, read_rows
 from pmflib.ingest.sniffing import name_columns
@@ -114,13 +114,15 @@ def draft_schema(
             "most columns are left out; if a row is one answer, name the columns source.sample, source.variable and "
             "source.value (pmf infer: --sample, --variable, --value)"
         )
+    decimals, weight_notes = draft_unit(counted.weights, config)
+    notes += weight_notes
     missing = tuple(dict.fromkeys([*config.missing, *shared]))
     # variables with the common set of codes, in any order, share one list
     variables = [
         replace(each, missing=missing) if set(each.missing) == set(missing) else each
         for each in variables
     ]
-    schema = Schema(tuple(variables), tuple(counted.left_out), missing)
+    schema = Schema(tuple(variables), tuple(counted.left_out), missing, decimals)
     columns = {name: ColumnDraft.from_proposal(each) for name, each in proposals.items()}
     return DraftedSchema(schema, columns, tuple(notes), None, bins, max_levels)
 
@@ -165,7 +167,7 @@ def count_values(
         If a file cannot be read or lacks a column.
     """
     if config.layout == "long":
-        found = count_answers(sources, config, [])
+        found, _ = count_answers(sources, config, [])
         return {name: found.get(name, ValueCounts()) for name in names}
     value_counts = {name: ValueCounts() for name in names}
     for raw in read_all(sources, config, list(names), []):
@@ -175,12 +177,13 @@ def count_values(
 
 
 class CountedValues(NamedTuple):
-    """Values of possible variables, their missing codes, variables that share a scale, and variables left out."""
+    """Values of possible variables and of the weight, missing codes, variables that share a scale or are left out."""
 
     value_counts: dict[str, ValueCounts]
     codes: dict[str, list[CodeProposal]]
     scales: set[str]
     left_out: list[str]
+    weights: ValueCounts
 
 
 def check_target_column(name: str, columns: Sequence[str], sample: str | None) -> None:
@@ -229,13 +232,14 @@ def count_wide(
     """Count the values of the columns of wide files."""
     if target is not None:
         check_target_column(target, read_columns(sources[0], config), config.sample)
-    value_counts = _count_columns(sources, config, notes)
-    return CountedValues(value_counts, propose_codes(value_counts, config.missing), set(), [])
+    value_counts, weights = _count_columns(sources, config, notes)
+    codes = propose_codes(value_counts, config.missing)
+    return CountedValues(value_counts, codes, set(), [], weights)
 
 
 def _count_columns(
     sources: Sequence[Source], config: SourceOptions, notes: list[str]
-) -> dict[str, ValueCounts]:
+) -> tuple[dict[str, ValueCounts], ValueCounts]:
     header = read_columns(sources[0], config)
     _check_delimiter(sources[0], config, header)
     # a stratum, such as a region, may be a variable; units are too many
@@ -256,13 +260,12 @@ def _count_columns(
             counted.add(raw.batch.column(name))
         if config.weight is not None:
             weights.add(raw.batch.column(config.weight))
-    notes += note_weights(weights, config)
     _note_header(sources[0], value_counts, config, notes)
     undecodable = {name: n for name, each in value_counts.items() if (n := each.undecodable)}
     if undecodable:
         where = f" of the columns {list_names(list(undecodable))}"
         notes.append(describe_undecodable(sum(undecodable.values()), "values" + where, config))
-    return value_counts
+    return value_counts, weights
 
 
 def number_columns(source: Source, config: SourceOptions) -> tuple[str, ...]:
@@ -317,7 +320,7 @@ def count_long(
     notes: list[str],
 ) -> CountedValues:
     """Count the answers of a long log, leave out rare variables, and share the levels of numeric ones."""
-    everything = count_answers(sources, config, notes)
+    everything, weights = count_answers(sources, config, notes)
     if target is not None:
         check_target_column(target, list(everything), None)
     value_counts = _drop_rare(everything, config, min_count, notes)
@@ -328,13 +331,13 @@ def count_long(
     left_out = [name for name in everything if name not in value_counts]
     codes = propose_codes(value_counts, config.missing)
     scales = _share_levels(value_counts, config, codes, max_levels, notes)
-    return CountedValues(value_counts, codes, scales, left_out)
+    return CountedValues(value_counts, codes, scales, left_out, weights)
 
 
 def count_answers(
     sources: Sequence[Source], config: SourceOptions, notes: list[str]
-) -> dict[str, ValueCounts]:
-    """Count the values of a long log by variable, in natural order."""
+) -> tuple[dict[str, ValueCounts], ValueCounts]:
+    """Count the values of a long log by variable, in natural order, and the weights."""
     assert config.variable is not None
     assert config.value is not None
     assert config.sample is not None
@@ -364,8 +367,7 @@ def count_answers(
             )
     if undecodable:
         notes.append(describe_undecodable(undecodable, "answers", config))
-    notes += note_weights(weights, config)
-    return dict(sorted(value_counts.items(), key=lambda item: natural_key(item[0])))
+    return dict(sorted(value_counts.items(), key=lambda item: natural_key(item[0]))), weights
 
 
 def _distinct(column: pa.Array) -> tuple[list[str | None], IntArray]:

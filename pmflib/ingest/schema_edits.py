@@ -10,7 +10,6 @@ from pmflib.core.texts import abridge_names
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
 from pmflib.schema.drafting.inference import RoleWish, Wishes, propose_variable
 from pmflib.schema.drafting.value_counts import ValueCounts
-from pmflib.schema.schema import Schema
 from pmflib.schema.variable import DEFAULT_MISSING, Variable, read_number
 
 ReadValues = Callable[[Sequence[str]], Mapping[str, ValueCounts]]
@@ -141,7 +140,7 @@ def edit_missing(drafted: DraftedSchema, missing: Sequence[str], read: ReadValue
             drafted, name, drafted.schema[name], drafted.columns[name],
             ColumnEdit(missing=after), after, values[name],
         )  # fmt: skip
-    schema = Schema(drafted.schema.variables, drafted.schema.left_out, after)
+    schema = replace(drafted.schema, missing=after)
     return replace(drafted, schema=schema)
 
 

@@ -15,7 +15,7 @@ from pmflib.display.summary import Summary
 from pmflib.model.mixture import Arrays, Mixture
 from pmflib.schema import Schema
 from pmflib.store.caches import find_local_path
-from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
+from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,11 +198,14 @@ class JointPMF(Mixture):
         source: Source = "both",
         level: float = 0.95,
         design: SurveyDesign | None = None,
+        shift: float | None = None,
     ) -> Answer:
         """Answer a question given as text, such as ``P(label=e | odor=f)``: see `pmflib.model.questions.ask`."""
         from pmflib.model.questions.answering import ask
 
-        return ask(self, question, data, top=top, source=source, level=level, design=design)
+        return ask(
+            self, question, data, top=top, source=source, level=level, design=design, shift=shift
+        )
 
     def plot_states(self, **options: Any) -> Axes:
         """Draw the distinguishing levels of the states: see `pmflib.model.figures.plot_states`."""
@@ -262,6 +265,7 @@ class JointPMF(Mixture):
             If the group is missing, damaged, or not a model.
         """
         folder = find_local_path(path)
+        check_expansion(folder)
         _, attributes = read_arrays(folder, [], kind=KIND)
         with refuse_damage(folder):
             dependence = attributes.get("dependence")

@@ -80,7 +80,10 @@ class Mixture(Summarised):
             )
         for name, values in (("prior", self.prior), ("factors", self.factors)):
             if not np.isfinite(values).all() or values.min() < 0:
-                raise PmfError(f"{name} has a value that is no probability: {values.min()}")
+                place = np.argwhere(~((values >= 0) & (values < np.inf)))[0].tolist()
+                raise PmfError(
+                    f"{name}{place} is {values[tuple(place)]}; probabilities are finite and at least 0"
+                )
         sums = np.add.reduceat(self.factors, self.schema.offsets[:-1], axis=0)
         if abs(self.prior.sum() - 1) > 1e-6 or np.abs(sums - 1).max() > 1e-6:
             raise PmfError(

@@ -15,7 +15,7 @@ from pmflib.core.errors import PmfError
 from pmflib.model.marginals import FindSurprises, RowScores
 from pmflib.model.mixture import Mixture
 from pmflib.model.sampling import draw_cells
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_expansion, read_arrays, write_arrays
 
 BATCH_ROWS = 8192
 """Number of rows scored at a time, so that their codes and posteriors stay in the processor's caches."""
@@ -254,6 +254,7 @@ class ReferenceScores:
         StoreError
             If the group is missing, damaged, or does not contain reference scores.
         """
+        check_expansion(path)
         arrays, attributes = read_arrays(path, ["surprises", "bands", "edges"], kind=KIND)
         return cls(arrays["surprises"], arrays["bands"], arrays["edges"], str(attributes["origin"]))
 

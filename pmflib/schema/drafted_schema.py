@@ -208,7 +208,7 @@ class DraftedSchema:
         notes = tuple(note for note in self.notes if not note.startswith(f"{name}: "))
         if column.note:
             notes += (f"{name}: {column.note}",)
-        schema = Schema(variables, self.schema.left_out, self.schema.missing)
+        schema = replace(self.schema, variables=variables)
         return replace(self, schema=schema, columns=columns, notes=notes)
 
     def describe(self, file: str) -> str:

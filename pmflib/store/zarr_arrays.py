@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.core.errors import StoreError
+from pmflib.core.json_files import read_json
 from pmflib.core.machine import find_memory_limit
 from pmflib.core.texts import suggest_file
 from pmflib.store.caches import find_cache
@@ -25,6 +26,12 @@ Array = npt.NDArray[Any]
 
 CHUNK_BYTES = 4 << 20
 """Size of a chunk before compression, bytes."""
+CODECS = ("bytes", "zstd")
+"""Codecs of `create_array`; no other is decompressed."""
+MOST_EXPANSION, FREE_BYTES = 100, 64 << 20
+"""Limits of arrays of parameters, which hardly compress: see `check_expansion`."""
+FRAME_HEADER = 14
+"""Maximum bytes of a Zstandard frame up to its content size (RFC 8878, section 3.1.1.1)."""
 
 
 def write_arrays(
@@ -130,7 +137,7 @@ def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | No
     folder = group.store.root / group.path / name
     artefact = find_artefact(folder)
     if artefact is None or find_cache(artefact.parent.parent) is None:
-        return _read_rows(group, name, start, stop, lambda keys: _find_lost(folder, keys))
+        return _read_rows(group, folder, start, stop, lambda keys: _find_lost(folder, keys))
     prefix = folder.relative_to(artefact).as_posix()
     while True:
         seen: dict[str, tuple[int, int]] = {}
@@ -147,7 +154,7 @@ def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | No
 
         fetch_files(artefact, [f"{prefix}/zarr.json"])
         try:
-            rows = _read_rows(group, name, start, stop, fetch)
+            rows = _read_rows(group, folder, start, stop, fetch)
         except Exception:
             if not _has_changed(folder, seen):
                 raise
@@ -159,13 +166,14 @@ def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | No
 
 def _read_rows(
     group: zarr.Group,
-    name: str,
+    folder: Path,
     start: int,
     stop: int | None,
     find_lost: Callable[[Iterable[str]], str],
 ) -> Array:
     import zarr
 
+    name = folder.name
     array = group[name]
     if not isinstance(array, zarr.Array):
         raise StoreError(f"{name!r} of {str(group.store_path)!r} is no array; rebuild the artefact")
@@ -179,7 +187,47 @@ def _read_rows(
             raise StoreError(
                 f"chunk {lost} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
             )
+        for position in positions:
+            key = array.metadata.encode_chunk_key((position, *rest))
+            _check_chunk(array, folder / key)
     return np.asarray(array[start:stop])
+
+
+def _check_chunk(array: Any, path: Path) -> None:
+    """Check before decompression that a chunk has the size that the metadata of its array state.
+
+    Raises
+    ------
+    ValueError
+        If it has another size, or was written by another codec.
+    """
+    codecs = [each["name"] for each in array.metadata.to_dict()["codecs"]]
+    if tuple(codecs) != CODECS:
+        raise ValueError(f"codecs {codecs}; only {list(CODECS)} are read")
+    with path.open("rb") as stream:
+        stated = _read_content_size(stream.read(FRAME_HEADER))
+    expected = math.prod(array.chunks) * array.dtype.itemsize
+    if stated != expected:
+        raise ValueError(f"chunk {path.name} of {stated} bytes, and the array needs {expected}")
+
+
+def _read_content_size(header: bytes) -> int | None:
+    """Read the content size of a Zstandard frame; None if it states none.
+
+    References
+    ----------
+    Collet, Kucherawy (2021), "Zstandard compression and the application/zstd media type", RFC 8878, section 3.1.1.1.
+    """
+    if len(header) < 5 or header[:4] != b"\x28\xb5\x2f\xfd":
+        return None
+    descriptor = header[4]
+    is_single, size_flag = bool(descriptor & 0x20), descriptor >> 6
+    n_bytes = (1 if is_single else 0, 2, 4, 8)[size_flag]
+    start = 5 + (not is_single) + (0, 1, 2, 4)[descriptor & 3]
+    field = header[start : start + n_bytes]
+    if not n_bytes or len(field) < n_bytes:
+        return None
+    return int.from_bytes(field, "little") + (256 if size_flag == 1 else 0)
 
 
 def _find_lost(folder: Path, keys: Iterable[str]) -> str:
@@ -227,6 +275,28 @@ def read_arrays(
         requested = sorted(group.array_keys()) if names is None else names
         fetch_all(path, requested)
         return {name: read_array_rows(group, name) for name in requested}, attributes
+
+
+def check_expansion(folder: Path) -> None:
+    """Check before decompression that the arrays of parameters in and below a folder can have their stated sizes.
+
+    Raises
+    ------
+    StoreError
+        If they take more than ``FREE_BYTES``, and more than ``MOST_EXPANSION`` times the bytes of their files.
+    """
+    fetch_all(folder)
+    stated = stored = 0
+    with refuse_damage(folder):
+        for path in folder.rglob("*"):
+            stored += path.stat().st_size if path.is_file() else 0
+            if path.name == "zarr.json" and "shape" in (content := read_json(path)):
+                stated += math.prod(content["shape"]) * np.dtype(content["data_type"]).itemsize
+    if stated > max(FREE_BYTES, MOST_EXPANSION * stored):
+        raise StoreError(
+            f"arrays of {folder.name!r} state {stated:,} bytes in files of {stored:,}; the limit is {MOST_EXPANSION} "
+            f"times the files, or {FREE_BYTES:,}: ask the sender for the model as it was saved"
+        )
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def test_weighted_counts__do_not_join_others():
         (-2, r"weight\[3\]"),
         (np.nan, r"weight\[3\]"),
         (np.inf, r"weight\[3\]"),
-        (1e-9, r"weight\[3\]"),
+        (1e-16, r"weight\[3\]"),
         (1e19, "weight"),
     ],
 )

@@ -6,6 +6,7 @@ It reads one job per line of standard input, and answers each with a line, both 
 from __future__ import annotations
 
 import errno
+import faulthandler
 import json
 import os
 import signal
@@ -125,6 +126,8 @@ def _run(job: dict[str, Any], folder: Path) -> NoReturn:
     fault = Fault(str(folder / "store"), job["kind"], job["n"], folder / "report")
     sys.addaudithook(fault)
     sys.argv = ["pmf", *job["words"]]
+    # of a run that hangs, standard error says where
+    faulthandler.dump_traceback_later(0.9 * job.get("longest", LONGEST))
     code = 1
     try:
         from pmflib_flows.__main__ import main as run

@@ -1,9 +1,12 @@
+import json
+
 import numpy as np
 import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import IdentificationWarning
 from pmflib.fitting import three_steps
+from pmflib.solvers.numeric.assigned_classes import Logits, Penalised
 
 MEANS = np.array([0.0, 1.0, 2.0])
 
@@ -274,3 +277,82 @@ def test_distal_outcome__refuses_classes_that_no_row_with_the_outcome_is_assigne
         pmf.distal_outcome(model, codes, known, weight=weight)
     with pytest.raises(pmf.PmfError, match="none"):
         pmf.class_regression(model, codes, {"x": known}, weight=weight)
+
+
+SPLIT = np.random.default_rng(0).integers(0, 2, 600)
+TWO = (np.random.default_rng(1).random((600, 5)) < np.where(SPLIT == 1, 0.85, 0.2)[:, None]) * 1
+TWO_MODEL = pmf.fit_em(TWO, rank=2, pseudo_count=1.0, max_passes=100).model
+NOISE = np.random.default_rng(2).normal(size=600)
+RARE = np.where(np.random.default_rng(3).random(600) < 0.15, SPLIT, 0)
+
+
+@pytest.mark.parametrize("correction", ["ml", "bch"])
+@pytest.mark.parametrize(
+    ("covariate", "open_columns"),
+    [
+        # classes that are separated wholly say nothing of other covariates
+        ((TWO.sum(axis=1) > 2).astype(int), [0, 1, 2]),
+        (TWO.sum(axis=1) * 1000.0, [0, 1, 2]),
+        (RARE, [1]),
+        (1 - RARE, [0, 1]),
+        (np.where(RARE == 1, "rare", "frequent"), [1]),
+    ],
+)
+def test_class_regression__names_covariates_that_separate_classes(
+    covariate, open_columns, correction
+):
+    table = {"k": covariate, "noise": NOISE}
+    with pytest.warns(pmf.IdentificationWarning, match="covariate 'k"):
+        found = pmf.class_regression(TWO_MODEL, TWO, table, correction=correction)
+    values, errors = (each[1 - found.reference] for each in (found.values, found.errors))
+    assert np.isinf(values[1])
+    assert np.flatnonzero(~np.isfinite(values)).tolist() == open_columns
+    np.testing.assert_array_equal(np.isnan(errors), ~np.isfinite(values))
+    assert np.isnan(found.tests["k"].p_value)
+    assert np.isnan(found.tests["noise"].p_value) == (2 in open_columns)
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["tests"]["k"]["p"] is None
+
+
+def test_class_regression__penalised_estimates_are_finite_and_near_the_others_elsewhere():
+    found = pmf.class_regression(TWO_MODEL, TWO, {"k": RARE, "noise": NOISE}, penalised=True)
+    assert np.isfinite(found.values).all()
+    assert np.isfinite(found.errors).all()
+    assert abs(found.values[1 - found.reference, 1]) < 8
+    plain = pmf.class_regression(TWO_MODEL, TWO, {"noise": NOISE})
+    near = pmf.class_regression(TWO_MODEL, TWO, {"noise": NOISE}, penalised=True)
+    np.testing.assert_allclose(near.values, plain.values, atol=0.02)
+    with pytest.raises(pmf.PmfError, match="bch"):
+        pmf.class_regression(TWO_MODEL, TWO, {"k": RARE}, penalised=True, correction="bch")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_penalised__of_known_classes_adds_half_a_row_to_each_cell(n_classes):
+    # Jeffreys' prior of a saturated logit; without it an empty cell has no finite estimate
+    table = np.array([[20, 7, 5], [0, 9, 30]])[:, :n_classes]
+    group, classes = (np.repeat(each.ravel(), table.ravel()) for each in np.indices(table.shape))
+    logits = Logits(np.stack([np.ones(group.size), group], axis=1), n_classes)
+    rows = Penalised(np.eye(n_classes)[classes], np.eye(n_classes), np.ones(group.size), "ml")
+    solution = rows.solve(logits)
+    assert solution.converged
+    found = solution.parameters.reshape(n_classes, 2)
+    shares = np.exp(found @ np.array([[1, 1], [0, 1]]))
+    expected = (table + 0.5) / (table + 0.5).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose((shares / shares.sum(axis=0)).T, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "covariate",
+    [
+        np.arange("2024-01-01", "2025-08-23", dtype="datetime64[D]"),
+        [f"2024-{n % 12 + 1:02d}-01" for n in range(600)],
+        [f"person {n}" for n in range(600)],
+        np.arange(600),
+        ["same"] * 600,
+        np.full(600, 3),
+        [None] * 600,
+        [f"place {n % 200}" for n in range(600)],
+    ],
+)
+def test_class_regression__names_covariates_that_are_no_quantities(covariate):
+    with pytest.raises(pmf.PmfError, match="covariate 'k'"):
+        pmf.class_regression(TWO_MODEL, TWO, {"noise": NOISE, "k": covariate})

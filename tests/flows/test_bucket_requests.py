@@ -19,7 +19,7 @@ def proxy(object_server, bucket, monkeypatch):
     """A server before the object server, which counts requests."""
     server = FaultyServer(int(object_server.rpartition(":")[2]), 0)
     # a machine that does much else is no reason for more of them
-    monkeypatch.setattr(bucket, "LACKING_SECONDS", 1e9)
+    monkeypatch.setattr(buckets, "LACKING_SECONDS", 1e9)
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 1e9)
     monkeypatch.setattr(caches, "UPLOAD_SECONDS", 1e9)
     monkeypatch.setattr(lineage, "WRITE_SECONDS", 1e9)

@@ -53,7 +53,7 @@ def test_infer__replicate_weights_are_no_variables(name, call, tmp_path):
 @pytest.mark.parametrize("layout", ["wide", "long"])
 @pytest.mark.parametrize(
     ("bad", "remedy"),
-    [("2.5e-7", '"weight_decimals": 11'), ("1,234.5", "decimal"), ("0", "rows")],
+    [("1,234.5", "decimal"), ("0", "rows")],
 )
 def test_infer__weights_that_would_go_to_quarantine_are_named(bad, remedy, layout, call, tmp_path):
     rows = [f'p{n},q{n % 3},{n % 4 % 2},"{bad if n < 5 else 1 + n}"' for n in range(60)]

@@ -109,3 +109,19 @@ def test_read_rows__columns_absent_twice_or_nested(tmp_path):
         read(path, ["user"])
     with pytest.raises(SourceError, match="column 'user_id'"):
         read(path, ["user_id"])
+
+
+def test_read_rows__rows_that_no_file_of_its_size_holds(tmp_path):
+    zeros = pa.DictionaryArray.from_arrays(np.zeros(8_000_000, np.int8), ["x"])
+    pq.write_table(pa.table({"a": zeros}), tmp_path / "a.parquet")
+    (source,) = find_sources(str(tmp_path / "a.parquet"))
+    with pytest.raises(SourceError, match="8,000,000 rows"):
+        next(read_rows(source, SourceOptions(path="x", layout="wide"), ["a"]))
+
+
+def test_read_rows__a_page_that_expands(tmp_path):
+    text = pa.table({"a": ["y" * 300_000_000]})
+    pq.write_table(text, tmp_path / "a.parquet", compression="zstd", use_dictionary=False)
+    (source,) = find_sources(str(tmp_path / "a.parquet"))
+    with pytest.raises(SourceError, match="row group"):
+        next(read_rows(source, SourceOptions(path="x", layout="wide"), ["a"]))

@@ -273,12 +273,17 @@ def test_load__refuses_what_is_no_model(model, tmp_path):
         (
             np.array([1.5, -0.5]),
             np.full((7, 2), 0.5),
-            "prior",
+            r"prior\[1\] is -0.5",
+        ),
+        (
+            np.array([0.5, np.inf]),
+            np.full((7, 2), 0.5),
+            r"prior\[1\] is inf",
         ),
         (
             np.array([0.5, 0.5]),
             np.full((7, 2), np.nan),
-            "factors",
+            r"factors\[0, 0\] is nan",
         ),
         (np.array([0.5, 0.5]), np.full((7, 2), 0.5), "sum"),
     ],

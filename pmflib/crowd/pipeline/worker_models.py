@@ -17,7 +17,7 @@ from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import N_SUMS, PairedGain, estimate_gain_per_cell
 from pmflib.crowd.e_step import LogWeights
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_expansion, read_arrays, write_arrays
 
 KIND = "worker-model"
 MODEL = "worker-model"
@@ -95,6 +95,7 @@ class WorkerModel:
         StoreError
             If the group is missing, damaged, or not a worker model.
         """
+        check_expansion(path)
         arrays, content = read_arrays(path, kind=KIND)
         kind = AnnotatorModel(**content["annotator_model"])
         kind = _place_copiers(kind, content["copiers"], content["workers"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -15,7 +16,8 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.core.hashing import assign_folds, mix_hashes
 from pmflib.core.texts import abridge_names
-from pmflib.core.weights import LARGEST, MOST_DECIMALS
+from pmflib.core.weights import LARGEST, LARGEST_ERROR, MOST_DECIMALS
+from pmflib.core.weights import find_decimals as choose_decimals
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.row_screening import RowDecisions
@@ -25,11 +27,12 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.value_counts import ValueCounts
+from pmflib.schema.variable import read_number
 
 NEAR_HALF = 1e-3
 """Distance from half a unit within which a number is rounded by its decimal digits instead of its double."""
-DIGITS_KEPT = 4
-"""Number of significant digits proposed for the smallest weight, after the first."""
+STORED_DECIMALS = 18
+"""Largest number of decimals of stored weights."""
 CLEAR = 1 << 40
 """Number of units up to which doubles are more precise than ``NEAR_HALF``."""
 
@@ -54,10 +57,10 @@ def find_decimals(schema: Schema, config: SourceOptions) -> int | None:
     return MOST_DECIMALS if schema.weight_decimals is None else schema.weight_decimals
 
 
-def name_unit(schema: Schema, config: SourceOptions) -> dict[str, int]:
-    """Option with the decimals of stored weights; empty without weights."""
+def name_unit(schema: Schema, config: SourceOptions) -> dict[str, float]:
+    """Options with the decimals of stored weights, and the largest error of rounding; empty without weights."""
     decimals = find_decimals(schema, config)
-    return {} if decimals is None else {"weight_decimals": decimals}
+    return {} if decimals is None else {"weight_decimals": decimals, "weight_error": LARGEST_ERROR}
 
 
 def read_units(
@@ -164,8 +167,8 @@ def read_weight_column(
     decimals
         Decimals to keep; None without weights.
     decisions
-        Decisions about the rows; a weight is invalid if it is missing, not a number, 0, negative, infinite, less than
-        half a unit, or not below `LARGEST` units.
+        Decisions about the rows; a weight is invalid if it is missing, not a number, 0, negative, infinite, changed by
+        rounding by more than `LARGEST_ERROR`, or not below `LARGEST` units.
 
     Returns
     -------
@@ -174,14 +177,14 @@ def read_weight_column(
     if decimals is None:
         return None
     position = raw.batch.num_columns - 1
-    of_row = _read_numbers(raw.batch.column(position), decimals)
+    of_row = _read_numbers(raw.batch.column(position), decimals, LARGEST_ERROR)
     decisions.mark(of_row < 1, "bad_weight", position)
     weights: FloatArray = np.maximum(of_row, 1).astype(np.float64)
     return weights
 
 
-def note_weights(counted: ValueCounts, config: SourceOptions) -> list[str]:
-    """Note how many rows of a weight column would go to quarantine, with a remedy.
+def draft_unit(counted: ValueCounts, config: SourceOptions) -> tuple[int | None, list[str]]:
+    """Choose the decimals of a weight column, and note how many rows would go to quarantine.
 
     Parameters
     ----------
@@ -189,31 +192,35 @@ def note_weights(counted: ValueCounts, config: SourceOptions) -> list[str]:
         Values of the column.
     config
         Options with the name of the column.
+
+    Returns
+    -------
+    Decimals for the schema, None if `MOST_DECIMALS` are enough; and notes.
     """
-    texts = list(counted.counts)
-    units = _read_numbers(pa.array(texts, pa.string()), MOST_DECIMALS)
-    bad = [text for text, each in zip(texts, units.tolist(), strict=True) if each < 1]
-    n_bad, n_counted = (sum(counted.counts[text] for text in each) for each in (bad, texts))
-    if not n_bad:
-        return []
-    small = [-number.adjusted() for text in bad if (number := _read_positive(text)) is not None]
-    remedy = "give numbers with a decimal point, or leave these rows out"
-    if small:
-        decimals = min(max(small) + DIGITS_KEPT, 18)
-        remedy = f'put "weight_decimals": {decimals} into schema.json, which keeps smaller units'
-    return [
-        f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are not weights above half of "
-        f"10**-{MOST_DECIMALS}, and such rows go to quarantine; {remedy}"
-    ]
-
-
-def _read_positive(text: str) -> Decimal | None:
-    """Parse a number in (0, 1); None for any other text."""
-    try:
-        number = Decimal(text)
-    except ArithmeticError:
-        return None
-    return number if number.is_finite() and 0 < number < 1 else None
+    texts = pa.array(list(counted.counts), pa.string())
+    numbers = np.array([read_number(text) or 0.0 for text in counted.counts])
+    decimals, notes, found = MOST_DECIMALS, list[str](), None
+    if (numbers > 0).any():
+        decimals = min(choose_decimals(numbers[numbers > 0]), STORED_DECIMALS)
+    if decimals > MOST_DECIMALS:
+        found = decimals
+        notes.append(
+            f"{config.weight}: weights down to {numbers[numbers > 0].min():g} are kept with {decimals} decimals, which "
+            "weight_decimals of the schema says"
+        )
+    decimals = max(decimals, MOST_DECIMALS)
+    is_bad = _read_numbers(texts, decimals, LARGEST_ERROR) < 1
+    bad = texts.filter(pa.array(is_bad)).to_pylist()
+    n_bad, n_counted = (
+        sum(counted.counts[text] for text in each) for each in (bad, counted.counts)
+    )
+    if n_bad:
+        notes.append(
+            f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are not weights above zero in "
+            f"units of 10**-{decimals}, and such rows go to quarantine; give numbers with a decimal point, or leave "
+            "these rows out"
+        )
+    return found, notes
 
 
 def read_replicate_columns(
@@ -246,8 +253,8 @@ def read_replicate_columns(
     return found
 
 
-def _read_numbers(column: pa.Array, decimals: int) -> IntArray:
-    """Convert non-negative numbers to units, int64, by their decimal digits; -1 if invalid."""
+def _read_numbers(column: pa.Array, decimals: int, most_error: float = math.inf) -> IntArray:
+    """Convert non-negative numbers to units, int64, by their decimal digits; -1 if invalid or changed too much."""
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     distinct = coded.dictionary
     units = np.full(len(distinct) + 1, -1, np.int64)
@@ -256,12 +263,14 @@ def _read_numbers(column: pa.Array, decimals: int) -> IntArray:
     slow = np.arange(len(distinct))
     if numbers is not None:
         scaled = numbers * 10.0**decimals
-        is_clear = (numbers >= 0) & (scaled < CLEAR)
+        is_clear = (numbers >= 0) & (scaled < CLEAR) & (scaled * most_error > 1)
         scaled = np.where(is_clear, scaled, 0.0)
         is_clear &= np.abs(scaled - np.floor(scaled) - 0.5) > NEAR_HALF
         units[:-1][is_clear] = np.rint(scaled[is_clear]).astype(np.int64)
         slow = np.flatnonzero(~is_clear)
-    units[slow] = [_read(value, decimals) for value in distinct.take(pa.array(slow)).to_pylist()]
+    units[slow] = [
+        _read(value, decimals, most_error) for value in distinct.take(pa.array(slow)).to_pylist()
+    ]
     codes = coded.indices.cast(pa.int64()).fill_null(len(distinct)).to_numpy()
     of_row: IntArray = units[codes]
     return of_row
@@ -280,8 +289,8 @@ def _read_doubles(values: pa.Array) -> FloatArray | None:
     return found
 
 
-def _read(value: Any, decimals: int) -> int:
-    """Convert one non-negative number to units; -1 if invalid."""
+def _read(value: Any, decimals: int, most_error: float) -> int:
+    """Convert one non-negative number to units; -1 if invalid or changed too much."""
     if value is None or isinstance(value, bool):
         return -1
     try:
@@ -289,7 +298,10 @@ def _read(value: Any, decimals: int) -> int:
         number = Decimal(text.strip())
         if not (number.is_finite() and 0 <= number < LARGEST):
             return -1
-        units = int(number.scaleb(decimals).to_integral_value())
+        exact = number.scaleb(decimals)
+        units = int(exact.to_integral_value())
+        if exact and abs(float(units / exact) - 1) > most_error:
+            return -1
     except (ArithmeticError, ValueError):
         return -1
     return units if units < LARGEST else -1

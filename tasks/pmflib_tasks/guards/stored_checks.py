@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,6 +43,7 @@ from pmflib_tasks.guards.drift import (
     measure_dependence,
     measure_drift,
 )
+from pmflib_tasks.guards.file_ledger import measure_damage, measure_empty, measure_losses
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.guards.identity_guards import (
     NIGHTS_KEPT,
@@ -56,6 +58,7 @@ from pmflib_tasks.guards.row_guards import (
     find_new_columns,
     measure_rows,
     measure_sizes,
+    measure_superseded,
 )
 from pmflib_tasks.guards.time_guards import Clock, measure_times
 
@@ -110,10 +113,11 @@ def check_dataset(
         config,
         now["dataset"],
         None if last is None else last["dataset"],
-        () if last is None else _schema_of(store, last).names,
-        of_samples=True,
+        None if last is None else _schema_of(store, last),
+        samples=(schema, layout),
     )
-    night = None if last is None else _measure_night(store, now, last, changes)
+    night, superseded = (None, []) if last is None else _measure_night(store, now, last, changes)
+    measured += superseded
     skipped, tests, dependence = _compare_with_live(
         store, schema, layout, changes, now=now, last=last, live=live
     )
@@ -131,9 +135,9 @@ def measure_files(
     config: QualityConfig,
     dataset: Reference,
     last: Reference | None,
-    columns: Sequence[str] = (),
+    last_schema: Schema | None = None,
     *,
-    of_samples: bool = False,
+    samples: tuple[Schema, str] | None = None,
 ) -> tuple[list[Measurement], Changes]:
     """Measure rows, files and columns, for the guards that apply to every layout.
 
@@ -143,11 +147,11 @@ def measure_files(
         Store that holds the artefacts, and limits.
     dataset, last
         Datasets of this run and of the last run that reached its end; None if there is none.
-    columns
-        Variables of the last run, which may have left the schema since.
-    of_samples
-        Whether rows belong to samples that may return, with identifiers of a stable form; those of tasks in a label log
-        have none.
+    last_schema
+        Variables of the last run, which may have left the schema since; None for label logs.
+    samples
+        Schema and layout of rows that belong to samples, which may return and have identifiers of a stable form; None
+        for the tasks of a label log.
 
     Returns
     -------
@@ -170,13 +174,19 @@ def measure_files(
             config,
         ),
         *measure_sizes(changes, last_files),
+        *measure_damage(store, dataset, files, changes),
     ]
     known = None
     if last is not None:
+        columns = () if last_schema is None else last_schema.names
         known = {*columns, *(name for file in last_files for name in file.ignored_columns)}
     measured += find_new_columns(files, changes, known)
-    if of_samples:
+    if samples is not None:
         measured += [*measure_forms(changes, last_files), *find_twins(files, changes)]
+        measured += measure_empty(changes, last_files, *samples)
+        is_same = last_schema is not None and last_schema.digest == samples[0].digest
+        if last is not None and is_same and not config.removals_expected:
+            measured += measure_losses(store, dataset, last, changes, *samples)
     return measured, changes
 
 
@@ -230,10 +240,10 @@ def _skip(guards: Sequence[str], reason: str) -> list[Measurement]:
 
 def _measure_night(
     store: Store, now: Mapping[str, Reference], last: Mapping[str, Reference], changes: Changes
-) -> Night | None:
-    """Count the known samples and the repeated rows of new files; None if no row is new.
+) -> tuple[Night | None, list[Measurement]]:
+    """Count the known samples and the repeated rows of new files, and measure those that earlier rows supersede.
 
-    Without identifiers, neither samples nor repeated rows can be counted.
+    The night is None if no row is new. Without identifiers, neither samples nor repeated rows can be counted.
     """
     # number of leading rows that the last run had already
     starts = {
@@ -242,14 +252,14 @@ def _measure_night(
         if change.file.rows.rows_encoded
     }
     if not starts:
-        return None
+        return None, []
     rows = sum(change.file.rows.rows_encoded for change in changes.new)
     before = [file.step for file in list_file_steps(store, last["dataset"])]
     known = {step.identity for step in before}
     new = [file for file in list_file_steps(store, now["dataset"]) if file.name in starts]
     new = [file for file in new if file.step.identity not in known and file.step.kind == "spill"]
     if not new:
-        return Night(rows=rows)
+        return Night(rows=rows), []
     keys = join_keys(
         [Spill(store.locate(file.step), {}).read_keys(starts[file.name]) for file in new]
     )
@@ -257,12 +267,15 @@ def _measure_night(
     for step in before:
         if store.find(step.identity) is not None:
             seen |= is_among(keys, Spill(store.locate(step), {}).read_keys())
-    repeated, agreeing = _count_repeated(store, now["dataset"], starts)
-    return Night(keys.size, int(np.count_nonzero(seen)), rows, repeated, agreeing)
+    repeated, agreeing, superseded = _count_repeated(store, now["dataset"], starts)
+    night = Night(keys.size, int(np.count_nonzero(seen)), rows, repeated, agreeing)
+    return night, [measure_superseded(rows, superseded)]
 
 
-def _count_repeated(store: Store, dataset: Reference, starts: Mapping[str, int]) -> tuple[int, int]:
-    """Count the rows of new files that other files repeat, and those of them that agree.
+def _count_repeated(
+    store: Store, dataset: Reference, starts: Mapping[str, int]
+) -> tuple[int, int, Counter[bool]]:
+    """Count the rows of new files that other files repeat.
 
     Parameters
     ----------
@@ -270,18 +283,25 @@ def _count_repeated(store: Store, dataset: Reference, starts: Mapping[str, int])
         The dataset.
     starts
         Number of leading rows of each new file that are not new.
+
+    Returns
+    -------
+    Repeated rows; those of them that agree; and those that earlier rows supersede, by whether they agree.
     """
     agrees: dict[tuple[str, int], bool] = {}
+    superseded = Counter[bool]()
     sides = [("file", "row"), ("winner_file", "winner_row")]
     for batch in read_quarantine(store, dataset):
         found = batch.filter(pc.equal(batch["reason"], "duplicate"))
         are_new = [_are_new(found[file], found[row], starts) for file, row in sides]
+        lost = found.filter(pa.array(are_new[0] & ~are_new[1]))
+        superseded.update(lost["winner_agrees"].to_pylist())
         for side, is_new in zip(sides, are_new, strict=True):
             chosen = found.filter(pa.array(is_new & (are_new[0] != are_new[1])))
             names, rows, same = (chosen[name].to_pylist() for name in (*side, "winner_agrees"))
             for name, row, agreeing in zip(names, rows, same, strict=True):
                 agrees[name, row] = agrees.get((name, row), False) or agreeing
-    return len(agrees), sum(agrees.values())
+    return len(agrees), sum(agrees.values()), superseded
 
 
 def _are_new(files: pa.StringArray, rows: pa.Int64Array, starts: Mapping[str, int]) -> BoolArray:
