@@ -40,6 +40,7 @@ def test_evaluate_target__scores_are_those_of_the_model_on_rows_with_the_target(
         "majority class",
         "naive Bayes",
         "logistic regression",
+        "boosting",
     ]
     assert len(found.verdict) == 3
     difference = found.differences["naive Bayes"]["brier"].value
@@ -68,7 +69,7 @@ def test_evaluate_target__bounds_draw_rows_and_leave_predictors_out(folds, codes
     monkeypatch.setattr(prediction, "MAX_WORK", 10)
     found = evaluate_stored_target(None, folds, counts, MODEL, "v0", 5)
     assert 10 < found.rows < 50 < whole.rows
-    assert list(found.left_out) == ["logistic regression"]
+    assert list(found.left_out) == ["logistic regression", "boosting"]
     assert "logistic regression" not in found.scores
 
 
