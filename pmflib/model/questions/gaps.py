@@ -16,7 +16,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.counting.conditional_tables import TableRequest
@@ -40,6 +39,9 @@ MOST_LEVELS = 1_000
 """Maximum number of levels of a schema of which gaps are examined: each needs a table with every other variable."""
 LEAST_COUNT = 5
 """Minimum number of counted samples of a stratum; smaller strata are merged."""
+MOST_WEIGHT = 100.0
+"""Weight above which the samples of a stratum keep the weight 1: a question that was put to nobody like them, as one of
+pregnancies to men, and answered by mistake."""
 
 
 @dataclass(frozen=True)
@@ -202,14 +204,14 @@ def _add_missing(
 
 def _divide(numerators: FloatArray, denominators: FloatArray) -> FloatArray:
     """Divide by strata, of which those with few samples are merged."""
-    few = denominators < LEAST_COUNT
+    few = (denominators > 0) & (denominators < LEAST_COUNT)
     if few.any():
         numerators, denominators = numerators.copy(), denominators.copy()
         numerators[few], denominators[few] = numerators[few].sum(), denominators[few].sum()
     found: FloatArray = np.divide(
-        numerators, denominators, out=np.zeros_like(numerators), where=denominators > 0
+        numerators, denominators, out=np.ones_like(numerators), where=denominators > 0
     )
-    return found
+    return np.where(found > MOST_WEIGHT, 1.0, found)
 
 
 def describe_shift(
@@ -268,6 +270,8 @@ def find_causes(
     statistic minus its degrees of freedom. It is empty without gaps, and for schemas with more than ``MOST_LEVELS``
     levels.
     """
+    from scipy.special import chdtrc
+
     if schema.n_levels > MOST_LEVELS:
         return {}
     numbers = count([request_observed(schema, each) for each in positions])

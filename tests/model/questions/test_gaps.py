@@ -78,6 +78,20 @@ def test_standardise__one_stratum_leaves_counts_as_they_are():
     np.testing.assert_allclose(found.counts, count_codes(codes, truth.schema, [request])[0])
 
 
+def test_standardise__a_question_that_was_not_put_to_some():
+    truth, codes = draw(10, 4000, gaps=())
+    asked = codes[:, 0] < 2
+    codes[~asked, 1] = -1
+    shares = np.bincount(codes[asked, 1], minlength=3) / asked.sum()
+    # three answer by mistake
+    codes[np.flatnonzero(~asked)[:3], 1] = 2
+    request = TableRequest((1,))
+    (found,) = standardise(count(codes, truth.schema), truth.schema, [request], {1: {0: 1.0}})
+    assert found.by == (0,)
+    np.testing.assert_allclose(found.counts / found.counts.sum(), shares, atol=3 / asked.sum())
+    assert found.counts.sum() > 0.99 * asked.sum()
+
+
 def test_find_causes__names_what_gaps_depend_on_first():
     truth, codes = draw(2)
     found = find_causes(count(codes, truth.schema), truth.schema, len(codes), range(6))
