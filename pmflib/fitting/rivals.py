@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
-from pmflib.core.blocks import DenseBlock
+from pmflib.core.blocks import DenseBlock, weigh_rows
+from pmflib.core.comparison import compare_samples
+from pmflib.fitting.em_fit import N_FOLDS
+from pmflib.model import JointPMF
 from pmflib.schema import Schema
 
 MAX_WORK = 50_000_000
@@ -239,3 +242,65 @@ def fit_boosting(
     ]
     best = int(np.argmax(scores)) + 1
     return found if best == BOOSTED_TREES else Boosting(fit(best), alone, target)
+
+
+LEAST_COMPARED = 200
+"""Number of rows below which the held-out fold is too small for a comparison; not tuned."""
+MOST_COMPARED = 20_000
+"""Maximum number of rows for a comparison."""
+SURE = 2.0
+"""Minimum difference, in standard errors, that is called one."""
+
+
+def compare_with_rivals(
+    block: DenseBlock, schema: Schema, target: int, model: JointPMF | None
+) -> tuple[str, ...]:
+    """Compare a model of a target with logistic regression and boosting on the fold that it was not fitted to.
+
+    Parameters
+    ----------
+    block
+        All samples, with the target observed.
+    schema
+        Variables.
+    target
+        Position of the target.
+    model
+        Model fitted without the first fold; None compares nothing.
+
+    Returns
+    -------
+    A sentence with the differences in log-loss; none if there are too few samples to compare, or too much work.
+    """
+    if model is None or len(block) < LEAST_COMPARED:
+        return ()
+    folds = block.assign_folds(N_FOLDS)
+    if len(block) > MOST_COMPARED:
+        some = np.linspace(0, len(block) - 1, MOST_COMPARED).astype(np.int64)
+        block, folds = block[some], folds[some]
+    test, validation, training = (block[rows] for rows in (folds == 0, folds == 1, folds > 1))
+    n_classes = schema[target].cardinality
+    if not len(test) or find_fit_obstacle(training.codes, target, n_classes):
+        return ()
+    counted = np.bincount(training.codes[:, target], weigh_rows(training), minlength=n_classes)
+    alone = (counted + 1) / (counted + 1).sum()
+    rivals = {
+        "logistic regression": fit_logistic_regression(
+            training, validation, schema.cardinalities, target, alone
+        ),
+        "boosting": fit_boosting(training, validation, schema, target, alone),
+    }
+    hidden = test.codes.copy()
+    hidden[:, target] = -1
+    mine = score_rows(model.predict_proba(hidden, target), test, target)
+    weights = weigh_rows(test) / weigh_rows(test).mean()
+    parts, better = [], []
+    for name, rival in rivals.items():
+        theirs = score_rows(rival.predict_proba(test.codes), test, target)
+        loss, error = compare_samples(theirs * weights, mine * weights)
+        parts.append(f"{loss:+.3f} +- {error:.3f} nats against {name}")
+        better += [name] if loss > SURE * error else []
+    held_out = f"log-loss on {len(test):,} held-out rows: {', '.join(parts)}"
+    if better:
+        return (f"{' and '.join(better)} predicts {schema.names[target]!r} better: {held_out}",)
+    return (held_out,)
