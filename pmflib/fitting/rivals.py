@@ -284,7 +284,7 @@ def compare_with_rivals(
         return ()
     counted = np.bincount(training.codes[:, target], weigh_rows(training), minlength=n_classes)
     alone = (counted + 1) / (counted + 1).sum()
-    rivals = {
+    rivals: dict[str, LogisticRegression | Boosting] = {
         "logistic regression": fit_logistic_regression(
             training, validation, schema.cardinalities, target, alone
         ),
