@@ -1,15 +1,14 @@
 """The default where it was not tuned: planted logs of the regimes that break label methods, and seven public logs.
 
     python -m benchmarks.crowd.regimes [--data ../shared/data] [--half tuned|judged] [--methods auto,dawid_skene]
-        [--each] [--left-out] [--json regimes.json]
+        [--each] [--json regimes.json]
 
 prints, for each regime and method, the mean error of the labels over its planted logs in per cent, and for the default
 its calibration error (15 bins of as many tasks) and its log-loss beside those of majority vote, calibrated by numbers
 of votes; and beside those of votes that are weighed by workers, calibrated without any method's posterior ("weighed"),
 a stronger opponent. Below that: on how many logs a method is worse than majority vote, or than Dawid and Skene's, by
 more than one and by more than two standard errors of the difference over the tasks. `--each` has a line per log. With
-`--data` the public logs follow; with `--left-out` also the errors of the models that the default chooses from, and of
-the one that it would take by as many standard errors as did best on the six other logs.
+`--data` the public logs follow.
 
 Of every regime there are twelve planted logs. Those of even numbers are the tuned half: what may be looked at while
 something is changed. Those of odd numbers are the judged half, and nothing was chosen on them. A log is the same on
@@ -30,12 +29,7 @@ import numpy as np
 from benchmarks.crowd.calibration import encode_truth, measure_sizes
 from benchmarks.crowd.scenarios import Scenario, ScenarioName, draw_crowd
 from benchmarks.crowd.tables import read_log
-from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.crowd import LabelLog, aggregate, read_labels
-from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.dawid_skene import plan_passes
-from pmflib.crowd.e_step import LabelsInMemory
-from pmflib.crowd.fitting import choose_model, list_models
 
 REAL = ("bluebird", "dog", "labelme", "jn-product", "tweet", "fact-eval", "zencrowd-us")
 METHODS = ("majority", "one_coin", "dawid_skene", "balanced", "auto")
@@ -43,8 +37,6 @@ CALIBRATED = ("majority", "auto")
 """Methods whose calibration is measured."""
 COMPARED = ("majority", "weighed", "auto")
 """Whose calibration is printed."""
-MARGINS = (0, 1, 2)
-"""Standard errors within which the simplest model may be taken."""
 N_LOGS = 12
 """Planted logs of a regime."""
 LEAST_PROBABILITY = 1e-6
@@ -137,7 +129,7 @@ def draw_log(name: str, number: int) -> tuple[LabelLog, np.ndarray]:
     return log, encode_truth(log, dict(enumerate(crowd.truth.tolist())))
 
 
-def _read_judged(data: Path, name: str) -> tuple[LabelLog, np.ndarray]:
+def read_judged(data: Path, name: str) -> tuple[LabelLog, np.ndarray]:
     """Read a public log, and the class of each of its tasks, -2 where it is not known."""
     log, known = read_log(data, name)
     tasks = log.tasks.to_pylist()
@@ -198,37 +190,6 @@ def _measure_confidence(
     }
 
 
-def compare_models(data: Path, name: str) -> Row:
-    """Errors of the models that the default chooses from on a public log, and which it takes by 0, 1 and 2 errors."""
-    log, truth = _read_judged(data, name)
-    plan = plan_passes("auto", LABEL_LIMITS.max_passes, LABEL_LIMITS.tol)
-    choice = choose_model(LabelsInMemory.from_log(log), plan.annotator_model)
-    assert choice.comparison is not None
-    points, judged = choice.comparison.points, truth > -2
-    errors = []
-    for model in list_models(plan.annotator_model).values():
-        _, posterior = fit_crowd_model(log, replace(model, copiers=choice.annotator_model.copiers))
-        errors.append(100 * (1 - score_right(posterior[judged], truth[judged]).mean()))
-    taken = [
-        next(i for i, p in enumerate(points) if p.below_best <= n * (p.error or 0.0))
-        for n in MARGINS
-    ]
-    return {"name": name, "errors": errors, "by margin": [errors[index] for index in taken]}
-
-
-def show_left_out(data: Path) -> None:
-    """Print each public log's error by what did best on the other six."""
-    rows = [compare_models(data, name) for name in REAL]
-    by_margin = np.array([row["by margin"] for row in rows])
-    for index, row in enumerate(rows):
-        best = int(np.delete(by_margin, index, axis=0).mean(axis=0).argmin())
-        models = ", ".join(f"{error:.2f}" for error in row["errors"])
-        print(
-            f"{row['name']:12} maximum likelihood, one, two subclasses: {models}; by {MARGINS[best]} standard errors, "
-            f"which the others choose: {by_margin[index, best]:.2f}"
-        )
-
-
 def show(rows: list[Row], methods: tuple[str, ...], *, each: bool) -> None:
     """Print means by regime, or each log, and on how many logs a method is worse than others."""
     columns = [
@@ -279,7 +240,6 @@ def main() -> None:
     parser.add_argument("--half", choices=("tuned", "judged", "none"), help="all logs otherwise")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--each", action="store_true", help="a line per log")
-    parser.add_argument("--left-out", action="store_true", help="leave one public log out")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -298,13 +258,11 @@ def main() -> None:
     if rows:
         show(rows, methods, each=options.each)
     real = [
-        {"name": name, "number": 0, **measure(*_read_judged(options.data, name), methods)}
+        {"name": name, "number": 0, **measure(*read_judged(options.data, name), methods)}
         for name in (REAL if options.data else ())
     ]
     if real:
         show(real, methods, each=False)
-    if real and options.left_out:
-        show_left_out(options.data)
     if options.json:
         options.json.write_text(json.dumps([*rows, *real], indent=1))
 

@@ -45,6 +45,17 @@ LOGS = {
 """Folder, how many of the busiest workers, and table and column."""
 
 
+FILES = {
+    "jn-product": "answer.csv.gz",
+    "tweet": "label.csv.gz",
+    "fact-eval": "label.csv.gz",
+    "face": "labels.csv.gz",
+    "trec11": "labels.csv.gz",
+    "mre-treat": "labels.csv.gz",
+}
+"""File of the labels of a log whose true labels are in truth.csv."""
+
+
 def read_log(
     folder: Path, name: str, busiest: int | None = None
 ) -> tuple[LabelLog, dict[Any, Any]]:
@@ -55,8 +66,8 @@ def read_log(
         truth = np.loadtxt(folder / name / "LabelMe_Z_train.txt").astype(int)
         table = {"task": task, "worker": worker, "label": codes[task, worker]}
         return read_labels(table), dict(enumerate(truth))
-    if name in ("jn-product", "tweet", "fact-eval"):
-        file = "answer.csv.gz" if name == "jn-product" else "label.csv.gz"
+    if name in FILES:
+        file = FILES[name]
         with gzip.open(folder / name / file, "rt") as lines:
             columns = list(zip(*list(csv.reader(lines))[1:], strict=True))
         with (folder / name / "truth.csv").open() as lines:

@@ -147,8 +147,8 @@ CROWD_METHODS = _tabulate(
         "auto",
         "passes",
         "pmflib.crowd.dawid_skene:plan_shrunk",
-        "Dawid-Skene with confusion matrices shrunk toward the pooled matrix of equally accurate workers, and two "
-        "subclasses of tasks in every class",
+        "Dawid-Skene with confusion matrices shrunk toward the pooled matrix of equally accurate workers; held-out "
+        "labels choose the class prior, and whether every class has two subclasses of tasks",
         "workers with accuracy above one half",
     ),
     Method(

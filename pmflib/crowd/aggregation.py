@@ -166,6 +166,7 @@ def aggregate(
         model.prior,
         model.confusion,
         model.annotator_model.copied_groups,
+        model.annotator_model.evenness,
         method,
         fit.n_passes,
         fit.converged,

@@ -1,14 +1,15 @@
-"""Calibrated probabilities of tasks: posteriors tempered with the power that predicts left-out labels best.
+"""Calibrated probabilities of tasks: posteriors tempered by what left-out labels, and other logs, show.
 
 The posteriors of all methods are overconfident, for three reasons. Labels are scored by confusion matrices that they
 were used to estimate; labels of a task are dependent given its class; and matrices that were estimated from
 overconfident posteriors overestimate the workers. Therefore every task is scored under matrices without its own share,
 with the power that predicts left-out labels best (`pmflib.crowd.left_out_labels`). The matrices are estimated again
-from the resulting posteriors, and the power is chosen again, now together with the share of tasks that are so hard that
-their labels are guesses: without it, a few such tasks would lower the confidence of all others. Labels cannot show
-errors that all workers of a task share. The share of such tasks is assumed (`CalibrationPrior`), until known labels
-replace the assumption. The result is averaged with the method's own posterior, tempered likewise. The label
-of a task is the class that is then most probable.
+from the resulting posteriors, and the power is chosen again. The result is averaged with the method's own posterior,
+tempered by the same power.
+
+Labels cannot show errors that all workers of a task share. How much less the evidence is worth for this reason, and how
+many tasks look like any class, is taken from other logs whose truth is known (`CalibrationPrior`), until known labels
+of this log correct it. The label of a task is the class that is then most probable.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
 from pmflib.crowd.left_out_labels import (
-    HARD_SHARES,
     KNOWN_POWERS,
     LEAST_LABELS,
     POWERS,
@@ -32,7 +32,7 @@ from pmflib.crowd.left_out_labels import (
     CalibrationRound,
     LeftOutSums,
     add_block_sums,
-    find_hard_tasks,
+    follow_rounds,
     start_sums,
     temper,
 )
@@ -46,51 +46,35 @@ METHOD_SHARE = 0.6
 """Share of the method's own tempered posterior in the probabilities. Chosen on the tuned half of
 benchmarks/crowd/regimes.py and the seven public logs there: from 0.4 to 0.7 labels are equally accurate, and on the
 public logs no less accurate than by the posterior alone."""
-METHOD_POWER = 0.85
-"""Power of the method's posterior relative to that of the labels: its matrices include the own share of each task.
-Chosen with the share."""
-HARD_POWER = 0.3
-"""Power of the evidence of hard tasks relative to that of others: guesses that agree are not all due to chance. Chosen
-like the share of the method's posterior."""
-LEAST_GAIN = 10.0
-"""Gain in nats that left-out labels must show for some tasks to be taken as hard: labels of one task are predicted from
-each other, and are worth less than their number. Chosen like the share of the method's posterior."""
 PSEUDO_COUNT_UPDATES = 6
 """Updates after which the pseudo-count of a round has converged."""
 
 
 @dataclass(frozen=True)
 class CalibrationPrior:
-    """Prior of powers and shared errors. Values marked [drawn] were chosen by benchmarks/crowd/calibration.py.
+    """Prior of powers and shared errors.
+
+    Values marked [drawn] were chosen on drawn logs, those marked [logs] on public logs with known truth: see
+    benchmarks/crowd/calibration.py.
 
     Parameters
     ----------
     power, spread
         Median of the power of left-out labels, and standard deviation of its logarithm; they matter for logs with few
         labels [drawn].
-    margin
-        Factor of the power that predicts left-out labels best: matrices that were estimated from posteriors remain
-        somewhat overconfident. 0.8 is best on drawn logs [drawn]; the smaller value was set with the results of real
-        logs known.
-    hard_margin
-        The same where some tasks are hard: their share and the power are chosen among many. Chosen like
-        ``METHOD_SHARE``.
-    shared_error
-        Share of the tasks whose labels are uninformative, however many there are and however well they agree. Like the
-        margin it costs a point of calibration error on drawn logs, where few tasks mislead all workers, and was set
-        with the results of real logs known.
-    known_spread
-        Standard deviation of the logarithm of the power around its value without known labels.
-    known_tasks
-        Number of known labels that the assumed share of shared errors is worth.
+    evidence, evidence_spread
+        Median of the factor by which the power must be lower than that of left-out labels, and standard deviation of
+        its logarithm [logs].
+    shared_error, known_tasks
+        Share of the tasks that look like any class, however many labels they have and however well these agree, and the
+        number of known labels that this share is worth [logs].
     """
 
     power: float = 0.7
     spread: float = 0.5
-    margin: float = 0.75
-    hard_margin: float = 0.65
+    evidence: float = 0.45
+    evidence_spread: float = 0.35
     shared_error: float = 0.04
-    known_spread: float = 0.5
     known_tasks: float = 25.0
 
 
@@ -106,27 +90,37 @@ class Calibration:
     Parameters
     ----------
     rounds
-        Rounds in order, all with a power; the power of the last one is that of the probabilities.
+        Rounds in order, all with a power; that of the last one predicts left-out labels best, and is about 1 where
+        labels are independent given the class.
+    evidence, evidence_spread
+        Factor of this power in the probabilities, and standard deviation of its logarithm: how well it is known.
     shared_error
-        Share of the tasks whose labels are uninformative.
-    left_out_power
-        Power that predicts left-out labels best in the last round if no task is hard: about 1 where labels are
-        independent given the class.
+        Share of the tasks that look like any class.
     method_share
         Share of the method's own posterior, tempered, in the probabilities.
     """
 
     rounds: tuple[CalibrationRound, ...]
-    shared_error: float
-    left_out_power: float
+    evidence: float = CALIBRATION_PRIOR.evidence
+    evidence_spread: float = CALIBRATION_PRIOR.evidence_spread
+    shared_error: float = CALIBRATION_PRIOR.shared_error
     method_share: float = METHOD_SHARE
+
+    @property
+    def left_out_power(self) -> float:
+        """Power of the labels that predicts left-out labels best."""
+        power = self.rounds[-1].power
+        assert power is not None
+        return power
+
+    def without_prior(self) -> Calibration:
+        """Calibration by left-out labels alone, without what other logs or known labels show."""
+        return replace(self, evidence=1.0, shared_error=0.0)
 
     @property
     def power(self) -> float:
         """Power of the labels in the probabilities."""
-        power = self.rounds[-1].power
-        assert power is not None
-        return power
+        return self.evidence * self.left_out_power
 
     @property
     def nbytes(self) -> int:
@@ -139,9 +133,8 @@ class Calibration:
         """Probability of each class of the tasks of a block, float64 of shape (n_rows, n_classes).
 
         It is a weighted mean of the posterior under matrices without the task's own share and the method's posterior,
-        both tempered. The more probable it is that labels are guesses, the closer it is to the prior. A task without
-        labels has the prior, a known task is certain, and for a task with a single label the first posterior is used
-        alone.
+        tempered, and mixed with the uniform distribution. A task without labels has the prior, a known task is certain,
+        and for a task with a single label the first posterior is used alone.
 
         Parameters
         ----------
@@ -154,14 +147,12 @@ class Calibration:
         """
         if not labels.n_rows:
             return posterior
-        prior = self.rounds[-1].model.prior
-        shares, hard = find_hard_tasks(labels, posterior, self.rounds, known)
-        several = self.method_share * (np.diff(labels.indptr) >= LEAST_LABELS)[:, None]
-        tempered = temper(posterior, prior, METHOD_POWER * self.power)
-        mixed = (1 - several) * shares + several * tempered
-        if hard.any():
-            mixed += hard * (temper(mixed, prior, HARD_POWER) - mixed)
-        mixed = (1 - self.shared_error) * mixed + self.shared_error * prior
+        prior, lengths = self.rounds[-1].model.prior, np.diff(labels.indptr)[:, None]
+        shares = follow_rounds(labels, posterior, self.rounds, known)
+        several = self.method_share * (lengths >= LEAST_LABELS)
+        mixed = (1 - several) * shares + several * temper(posterior, prior, self.left_out_power)
+        error = self.shared_error * (lengths > 0)
+        mixed = (1 - error) * temper(mixed, prior, self.evidence) + error / prior.size
         return mixed if known is None else np.where(known[:, None] >= 0, shares, mixed)
 
 
@@ -169,7 +160,7 @@ DIGITS_OF_VOTES = 12
 """Digits of a probability that is computed from numbers of votes."""
 WORKERS_APART = AnnotatorModel()
 """Model of the calibration: a shrunk confusion matrix for each worker."""
-WORKERS_ALIKE = AnnotatorModel(one_coin=True, balanced=True)
+WORKERS_ALIKE = AnnotatorModel(one_coin=True, evenness=1.0)
 """Model under which only the number of votes of a class counts."""
 
 
@@ -227,6 +218,10 @@ class VoteCalibration:
 
     calibration: Calibration
 
+    def without_prior(self) -> VoteCalibration:
+        """As for `Calibration`."""
+        return VoteCalibration(self.calibration.without_prior())
+
     def apply(
         self, labels: SparseBlock, shares: FloatArray, known: IntArray | None = None
     ) -> FloatArray:
@@ -263,9 +258,6 @@ def find_calibration(
 ) -> Calibration:
     """Find the powers without the truth, or by known classes where there are some, in four passes over the tasks.
 
-    The share of hard tasks is estimated if workers are distinguished and no class is known: known classes show
-    directly how confident labels may be.
-
     Parameters
     ----------
     measure
@@ -280,27 +272,16 @@ def find_calibration(
     for _ in range(2):
         unknown = _estimate(measure(rounds, every), annotator_model)
         sums = measure((*rounds, unknown), every)
-        rounds = (*rounds, CalibrationRound(unknown.model, choose_power(sums.log_probs[0])[0]))
-    model, power = rounds[-1].model, rounds[-1].power
-    assert power is not None
-    margin, error, hard = CALIBRATION_PRIOR.margin, CALIBRATION_PRIOR.shared_error, 0.0
-    if sums.known_log_probs.any():
-        kept, error = choose_by_known(sums.known_log_probs, margin * power)
-    elif annotator_model.one_coin:
-        kept = margin * power
-    else:
-        found = [choose_power(log_probs) for log_probs in sums.log_probs]
-        scores = np.array([score for _, score in found])
-        best = int(scores.argmax()) if scores.max() > scores[0] + LEAST_GAIN else 0
-        kept, hard = found[best][0], float(HARD_SHARES[best])
-        kept *= CALIBRATION_PRIOR.hard_margin if hard else margin
-    return Calibration((*rounds[:-1], CalibrationRound(model, kept, hard)), error, power)
+        rounds = (*rounds, CalibrationRound(unknown.model, choose_power(sums.log_probs)))
+    found = Calibration(rounds)
+    if not sums.known_log_probs.any():
+        return found
+    evidence, spread, error = choose_by_known(sums.known_log_probs, found.left_out_power)
+    return replace(found, evidence=evidence, evidence_spread=spread, shared_error=error)
 
 
-def choose_power(log_probs: FloatArray) -> tuple[float, float]:
+def choose_power(log_probs: FloatArray) -> float:
     """Power that predicts left-out labels best: the top of a parabola through the best of `POWERS` and its neighbours.
-
-    The second value is the best log-posterior of the powers that were tried, nats.
 
     Parameters
     ----------
@@ -313,31 +294,33 @@ def choose_power(log_probs: FloatArray) -> tuple[float, float]:
     )
     best = int(scores.argmax())
     if best in (0, logs.size - 1):
-        return float(POWERS[best]), float(scores[best])
+        return float(POWERS[best])
     before, top, after = scores[best - 1 : best + 2]
     # between the neighbours, for the best is above both, or equal to one
     shift = 0.5 * (before - after) / min(before - 2 * top + after, -FLOOR)
-    power = np.exp(logs[best] + np.clip(shift, -0.5, 0.5) * (logs[1] - logs[0]))
-    return float(power), float(top)
+    return float(np.exp(logs[best] + np.clip(shift, -0.5, 0.5) * (logs[1] - logs[0])))
 
 
-def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float]:
-    """Power and share of shared errors that make known classes most probable.
+def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float, float]:
+    """Factor of the power that makes known classes most probable, the spread of its logarithm, and the shared error.
 
     Parameters
     ----------
     log_probs
         float64 of shape (n_known_powers, n_shared_errors), log-probability of known classes, nats.
     power
-        Power without known classes, which is the center of its prior.
+        Power that predicts left-out labels best.
     """
-    allowed = CALIBRATION_PRIOR.shared_error
-    belief = allowed * np.log(np.maximum(SHARED_ERRORS, allowed / 10))
-    belief = CALIBRATION_PRIOR.known_tasks * (belief + (1 - allowed) * np.log1p(-SHARED_ERRORS))
-    distance = np.log(KNOWN_POWERS / power)[:, None]
-    scores = log_probs + belief - distance**2 / (2 * CALIBRATION_PRIOR.known_spread**2)
+    prior, logs = CALIBRATION_PRIOR, np.log(KNOWN_POWERS / power)
+    belief = prior.shared_error * np.log(np.maximum(SHARED_ERRORS, prior.shared_error / 10))
+    belief += (1 - prior.shared_error) * np.log1p(-SHARED_ERRORS)
+    distance = (logs - np.log(prior.evidence))[:, None] / prior.evidence_spread
+    scores = log_probs + prior.known_tasks * belief - distance**2 / 2
     index, error = np.unravel_index(int(scores.argmax()), scores.shape)
-    return float(KNOWN_POWERS[index]), float(SHARED_ERRORS[error])
+    weights = np.exp(scores - scores.max()).sum(axis=1)
+    weights /= weights.sum()
+    spread = np.sqrt(weights @ (logs - weights @ logs) ** 2)
+    return float(np.exp(logs[index])), float(spread), float(SHARED_ERRORS[error])
 
 
 def _estimate(sums: LeftOutSums, annotator_model: AnnotatorModel) -> CalibrationRound:

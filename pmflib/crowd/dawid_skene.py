@@ -215,13 +215,13 @@ def plan_passes(
 
 
 def plan_shrunk(max_passes: int, tol: float) -> CrowdPassPlan:
-    """Shrunk confusion matrices with two subclasses of every class, or a simpler model chosen by held-out labels."""
+    """Shrunk confusion matrices with two subclasses of every class, or one, chosen by held-out labels."""
     return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol, compares_models=True)
 
 
 def plan_balanced(max_passes: int, tol: float) -> CrowdPassPlan:
     """Shrunk confusion matrices and equally probable classes."""
-    return CrowdPassPlan(AnnotatorModel(balanced=True), max_passes, tol)
+    return CrowdPassPlan(AnnotatorModel(evenness=1.0), max_passes, tol)
 
 
 def plan_one_coin(max_passes: int, tol: float) -> CrowdPassPlan:
@@ -241,7 +241,7 @@ def plan_mv_em(max_passes: int, tol: float) -> CrowdPassPlan:
     ----------
     Ibrahim, Fu (2021), ICML, section 5.
     """
-    free = AnnotatorModel(pseudo_count=0.0, variational=False, balanced=True, votes=False)
+    free = AnnotatorModel(pseudo_count=0.0, variational=False, evenness=1.0, votes=False)
     return CrowdPassPlan(free, 10, 0.0)
 
 

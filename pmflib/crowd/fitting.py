@@ -1,12 +1,12 @@
 """Fits of label logs, in memory or in a store: which model, where passes start, and the passes.
 
-Models are compared by held-out labels (`choose_model`). Logs whose tasks vary in difficulty, or resemble tasks of
-another class, need a second subclass of every class; elsewhere it would model something else. Logs whose workers gave
-few labels need shrinkage and guidance by the votes; with many labels maximum likelihood does as well. Each fold of the
-labels is held out in turn, models are fitted to the other folds, and predict the held-out labels from the other labels
-of their task. The simplest model within a standard error of the best is chosen. Workers who repeat each other are found
-first (`pmflib.crowd.copied_labels`), and their labels count once: copies are easy to predict, and a second subclass
-would be used for that.
+Models are compared by held-out labels (`choose_model`). Each fold of the labels is held out in turn, models are fitted
+to the other folds, and predict the held-out labels from the other labels of their task. Better predictions are not yet
+better classes: a second subclass of every class predicts labels better wherever tasks differ, and a learnt class prior
+may drift from the truth with the errors of the workers. Therefore the simple choices, one state for a class and nearly
+equal classes, are left only if held-out labels clearly say so. Workers who repeat each other are found first
+(`pmflib.crowd.copied_labels`), and their labels count once: copies are easy to predict, and a second subclass would be
+used for that.
 
 Passes start from the votes, from an earlier model, or from co-occurrences. In the last case short runs from several
 starts are compared (`find_likeliest_start`), and the likeliest continues.
@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import xlogy
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.core.comparison import PairedDifference, compare_samples
 from pmflib.core.defaults import LABEL_LIMITS, Limits
 from pmflib.crowd.copied_labels import (
     CopiedGroup,
@@ -42,10 +42,10 @@ from pmflib.crowd.dawid_skene import (
     OpenCheckpoint,
     fit_crowd,
 )
-from pmflib.crowd.e_step import LabelsInMemory, LabelSource, LogWeights, score_states
+from pmflib.crowd.e_step import LabelsInMemory, LabelSource, LogWeights, count_votes, score_states
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State, run_em
-from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.solvers.crowd.class_matching import match_columns
 
 
@@ -307,9 +307,17 @@ N_FOLDS = 5
 MOST_COMPARED = 60_000
 """Approximate limit of the labels by which models are compared; larger logs are thinned evenly. Fifteen fits to as many
 labels take less time than one to a million."""
-PREDICTED_COUNT = 2.0
-"""Pseudo-labels of the pooled matrix in each column of a matrix of maximum likelihood, for predictions; labels
-that a worker has not given yet would otherwise be impossible."""
+EVENNESS = 0.95
+"""Share of the uniform distribution in the prior of nearly equal classes."""
+MOST_MOVED = 0.1
+"""Share of the tasks that nearly equal classes may label differently from a learnt prior. Chosen on the public logs by
+benchmarks/crowd/left_out.py, like the next three."""
+PRIOR_ERRORS = 1.5
+"""Standard errors by which nearly equal classes may predict held-out labels worse than a learnt prior."""
+LEAST_MOVED = 0.04
+"""Share of the tasks that a second subclass must label differently."""
+SUBCLASS_ERRORS = 2.5
+"""Standard errors by which a second subclass must predict held-out labels better."""
 LEAST_LABELS = 3
 """Number of labels that half of the tasks must have for models to be compared. With two labels, one of which is held
 out, the other alone cannot show that its worker is wrong, and all models predict equally well."""
@@ -325,35 +333,29 @@ class ModelChoice:
     ----------
     annotator_model
         The chosen model, including the groups of workers who repeat each other.
-    comparison
-        Log-probability of held-out labels per task, from the simplest model to the largest; None if too few tasks have
-        ``LEAST_LABELS`` labels.
+    why
+        Why it was chosen.
     groups
         Groups of workers who repeat each other.
     """
 
     annotator_model: AnnotatorModel
-    comparison: Comparison | None
+    why: str
     groups: tuple[CopiedGroup, ...] = ()
 
     @property
     def reason(self) -> str:
         """Reason for the choice, a sentence."""
-        why = (
-            f"few tasks have {LEAST_LABELS} labels"
-            if self.comparison is None
-            else self.comparison.reason
-        )
-        if self.groups:
-            sizes = ", ".join(str(len(group.workers)) for group in self.groups)
-            why += f"; groups of {sizes} workers repeat each other, and count once"
-        return why
+        if not self.groups:
+            return self.why
+        sizes = ", ".join(str(len(group.workers)) for group in self.groups)
+        return f"{self.why}; groups of {sizes} workers repeat each other, and count once"
 
 
 def choose_model(
     source: LabelSource, annotator_model: AnnotatorModel, limits: Limits = LABEL_LIMITS
 ) -> ModelChoice:
-    """Choose between maximum likelihood, and shrunk matrices with one or two subclasses of every class.
+    """Choose between nearly equal classes, a learnt class prior, and two subclasses of every class with a learnt prior.
 
     Parameters
     ----------
@@ -361,63 +363,119 @@ def choose_model(
         Tasks with their labels. At most about ``MOST_COMPARED`` labels are used, and no known labels. The order of the
         tasks does not matter except for rounding.
     annotator_model
-        Largest model of the comparison. If its classes are ordered, maximum likelihood, which does not use the order,
-        is not compared.
+        Largest model of the comparison.
     limits
         Limits of the passes of each fit.
 
     Returns
     -------
-    The simplest model within a standard error of the best. If most tasks have fewer than ``LEAST_LABELS`` labels, it is
-    shrunk matrices with one subclass.
-
-    References
-    ----------
-    Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the rule of one
-    standard error.
+    Nearly equal classes if they predict held-out labels not clearly worse than a learnt prior and label few tasks
+    differently; otherwise the learnt prior. Two subclasses replace either if they predict held-out labels clearly
+    better, label many tasks differently, and contradict the votes on fewer tasks. If most tasks have fewer than
+    ``LEAST_LABELS`` labels, it is a learnt prior.
     """
     n_workers, n_classes = source.n_workers, source.n_classes
     labels = source.sample(max(1, source.n_observed // MOST_COMPARED))
     groups = find_copied_groups(labels, n_workers, n_classes)
     copiers = tuple(weigh_group(labels, group.workers, n_classes) for group in groups)
     labels = drop_repeated(labels, [group.workers for group in groups], n_classes)
-    named = list_models(annotator_model)
+    largest = replace(annotator_model, copiers=copiers)
+    learnt = replace(largest, n_subclasses=1)
     sizes = np.diff(labels.indptr)
     several = np.flatnonzero(sizes > 1)
     too_few = (sizes >= LEAST_LABELS).sum() * 2 < (sizes > 0).sum()
     if too_few or several.size < 2 or n_classes < 2:
-        one = replace(annotator_model, n_subclasses=1, copiers=copiers)
-        return ModelChoice(one, None, tuple(groups))
-    log_probs = [np.zeros(labels.n_rows) for _ in named]
-    folds = _assign_folds(labels)
-    for fold in range(N_FOLDS):
-        held_out = labels.keep(folds == fold)
-        others = LabelsInMemory(labels.keep(folds != fold), n_workers, n_classes)
-        for total, candidate in zip(log_probs, named.values(), strict=True):
-            model = fit_crowd(others, candidate, limits=limits).parameters
-            total += _predict(others, held_out, model)
-    of_tasks = [total[several] for total in log_probs]
-    comparison = compare_candidates(
-        "task",
-        [{"model": name} for name in named],
-        [float(each.mean()) for each in of_tasks],
-        subtract=lambda one, other: compare_samples(of_tasks[one], of_tasks[other]),
-        rule="first",
+        return ModelChoice(learnt, f"few tasks have {LEAST_LABELS} labels", tuple(groups))
+    folds, votes = assign_folds(labels), count_votes(labels, n_classes)[several]
+
+    def hold_out(kind: AnnotatorModel) -> HeldOut:
+        found = hold_out_labels(
+            labels, folds, (n_workers, n_classes), replace(kind, copiers=()), limits
+        )
+        return HeldOut(found.log_probs[several], found.codes[several])
+
+    base, even = hold_out(learnt), replace(learnt, evenness=EVENNESS)
+    gain, moved = base.compare(hold_out(even))
+    said = (
+        f"held-out log-likelihood per task {gain.mean:+.2g} +- {gain.error:.2g} with equal classes"
     )
-    chosen = named[str(comparison.chosen.settings["model"])]
-    return ModelChoice(replace(chosen, copiers=copiers), comparison, tuple(groups))
+    chosen, why = learnt, "a learnt class prior"
+    if moved <= MOST_MOVED and gain.mean >= -PRIOR_ERRORS * gain.error:
+        chosen, why = even, "nearly equal classes"
+    two = hold_out(largest)
+    gain, moved = base.compare(two)
+    clear = moved >= LEAST_MOVED and gain.mean > SUBCLASS_ERRORS * gain.error
+    if clear and two.count_top(votes) > base.count_top(votes):
+        chosen, why = largest, "two subclasses of every class"
+    why += f": {said}, {gain.mean:+.2g} +- {gain.error:.2g} with two subclasses"
+    return ModelChoice(chosen, why, tuple(groups))
 
 
-def list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
-    """List the models to compare by name, from the simplest to the given one, the largest."""
-    shrunk = {
-        "one subclass": replace(largest, n_subclasses=1),
-        "two subclasses": largest,
-    }
-    return shrunk if largest.ordinal else {"maximum likelihood": MAXIMUM_LIKELIHOOD, **shrunk}
+class HeldOut(NamedTuple):
+    """What a model says of tasks.
+
+    Parameters
+    ----------
+    log_probs
+        float64 of shape (n_tasks,): log-probability of held-out labels given the other labels of their task, nats.
+    codes
+        int64 of shape (n_tasks,): most probable class.
+    """
+
+    log_probs: FloatArray
+    codes: IntArray
+
+    def compare(self, other: HeldOut) -> tuple[PairedDifference, float]:
+        """Gain of another model in the log-probability of held-out labels, and share of tasks labelled differently."""
+        gain = compare_samples(other.log_probs, self.log_probs)
+        return gain, float((other.codes != self.codes).mean())
+
+    def count_top(self, votes: IntArray) -> int:
+        """Count the tasks whose class has no fewer votes than another."""
+        return int((votes[np.arange(self.codes.size), self.codes] == votes.max(axis=1)).sum())
 
 
-def _assign_folds(labels: SparseBlock) -> IntArray:
+def hold_out_labels(
+    labels: SparseBlock,
+    folds: IntArray,
+    sizes: tuple[int, int],
+    kind: AnnotatorModel,
+    limits: Limits,
+) -> HeldOut:
+    """Fit a model without each fold of the labels, and predict these from the other labels of their task.
+
+    Parameters
+    ----------
+    labels
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
+    folds
+        int64 of shape (n_labels,), as from `assign_folds`.
+    sizes
+        Number of workers and of classes.
+    kind
+        Annotator model.
+    limits
+        Limits of the passes of each fit.
+    """
+    (n_workers, n_classes), n_tasks = sizes, labels.n_rows
+    log_probs, shares = np.zeros(n_tasks), np.zeros((n_tasks, n_classes))
+    rows = np.repeat(np.arange(n_tasks), np.diff(labels.indptr))
+    for fold in range(N_FOLDS):
+        others = LabelsInMemory(labels.keep(folds != fold), n_workers, n_classes)
+        model = fit_crowd(others, kind, limits=limits).parameters
+        weights = LogWeights.from_model(model, with_votes=False)
+        blocks: Any = others.blocks
+        posterior = np.concatenate([score_states(block, weights) for block in blocks])
+        shares += posterior.reshape(n_tasks, -1, n_classes).sum(axis=1)
+        columns = model.mass / np.maximum(model.mass.sum(axis=1, keepdims=True), FLOOR)
+        mine = folds == fold
+        given = columns.reshape(-1, posterior.shape[1])[labels.indices[mine]]
+        found = np.log(np.maximum((posterior[rows[mine]] * given).sum(axis=1), FLOOR))
+        log_probs += np.bincount(rows[mine], found, minlength=n_tasks)
+    return HeldOut(log_probs, shares.argmax(axis=1))
+
+
+def assign_folds(labels: SparseBlock) -> IntArray:
     """Assign labels to folds, int64 of shape (n_labels,), independent of the order of tasks.
 
     Folds are hashes of the labels of the task. Tasks with the same labels are numbered; otherwise the same label would
@@ -439,19 +497,3 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
     mixed = numbers * np.uint64(MIX)
     mixed ^= mixed >> np.uint64(29)
     return np.asarray((mixed * np.uint64(MIX)) >> np.uint64(32))
-
-
-def _predict(source: LabelsInMemory, held_out: SparseBlock, model: CrowdModel) -> FloatArray:
-    """Log-probability of the held-out labels of each task given its other labels, (n_tasks,), nats."""
-    weights = LogWeights.from_model(model, with_votes=False)
-    blocks: Any = source.blocks
-    posterior = np.concatenate([score_states(block, weights) for block in blocks])
-    mass = model.mass
-    if not model.pseudo_count:
-        pooled = mass.sum(axis=0) + 1.0
-        mass = mass + PREDICTED_COUNT * pooled / pooled.sum(axis=0)
-    columns = mass / np.maximum(mass.sum(axis=1, keepdims=True), FLOOR)
-    rows = np.repeat(np.arange(held_out.n_rows), np.diff(held_out.indptr))
-    given = columns.reshape(-1, posterior.shape[1])[held_out.indices]
-    log_probs = np.log(np.maximum((posterior[rows] * given).sum(axis=1), FLOOR))
-    return np.bincount(rows, log_probs, minlength=held_out.n_rows).astype(np.float64)

@@ -134,7 +134,7 @@ def add_intercepts(model: CrowdModel, known: KnownScores) -> CrowdModel:
     -------
     The model with intercepts; the same model if no task is known.
     """
-    if model.annotator_model.balanced or not known.codes.size or model.n_classes < 2:
+    if model.annotator_model.evenness == 1 or not known.codes.size or model.n_classes < 2:
         return model
     return replace(model, intercepts=find_intercepts(known, model.prior))
 

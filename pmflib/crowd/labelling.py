@@ -24,6 +24,7 @@ from pmflib.crowd.copied_labels import MOST_LABEL_PAIRS, Copies, drop_repeated, 
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.left_out_labels import CalibrationRound, LeftOutSums, add_block_sums, start_sums
 from pmflib.crowd.workers import SuspiciousWorker, find_suspicious, make_worker_table
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 R = TypeVar("R")
 
@@ -132,12 +133,16 @@ class Labelling:
     copied_groups
         Indices of the workers of each group that repeats its labels: see `pmflib.crowd.copied_labels`. Their labels
         count once. Empty for methods that do not look for such groups.
+    evenness
+        Share of the uniform distribution in the class prior of the calibration: see
+        `pmflib.solvers.crowd.annotator_model.AnnotatorModel`.
     """
 
     tasks: ScoredTasks
     prior: FloatArray
     confusion: FloatArray
     copied_groups: tuple[tuple[int, ...], ...] = ()
+    evenness: float = 0.0
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -151,18 +156,20 @@ class Labelling:
             shared = *sizes, rounds, every, self.copied_groups
             return self.tasks.map(sum_left_out, LeftOutSums.merge, *shared)
 
-        return find_calibration(measure, self.tasks.n_tasks)
+        return find_calibration(measure, self.tasks.n_tasks, AnnotatorModel(evenness=self.evenness))
 
     @cached_property
     def classifier(self) -> ClassifierWorth | None:
         """What a classifier is worth beside the labels; None without one.
 
-        It is learnt from at most about ``MOST_LEARNT`` tasks, taken evenly.
+        It is learnt from at most about ``MOST_LEARNT`` tasks, taken evenly, and from probabilities without the prior
+        over logs, whose caution would make the classifier look more reliable than it is.
         """
         if not self.tasks.with_predictions:
             return None
         every = max(1, self.tasks.n_tasks // MOST_LEARNT)
-        found = self.tasks.map_folds(_take_predicted, self.by_labels, every)
+        sharp = replace(self.by_labels, calibration=self.by_labels.calibration.without_prior())
+        found = self.tasks.map_folds(_take_predicted, sharp, every)
         none = np.zeros((0, self.prior.size))
         predictions, probabilities = (
             np.concatenate([none, *(each[index] for each in found)]) for index in range(2)

@@ -4,9 +4,7 @@ The labels of a task were used to estimate the confusion matrices of its workers
 Therefore the task's own share is removed from the matrices. Each label is predicted from the other labels of the task,
 whose evidence is tempered by a power. Labels of one task are dependent given its class, because what misleads one
 worker misleads another: n labels with error correlation c are worth n / (1 + (n - 1) c) independent ones. The power
-that maximises the log-probability of left-out labels measures this dependence; it is 1 for independent labels. No
-single power fits if some tasks are so hard that their labels are guesses: guessing is then an additional state, under
-which the labels of a worker have the distribution of all of the worker's labels.
+that maximises the log-probability of left-out labels measures this dependence; it is 1 for independent labels.
 """
 
 from __future__ import annotations
@@ -25,12 +23,10 @@ POWERS: FloatArray = np.exp(np.linspace(np.log(0.06), np.log(1.2), 13))
 """Powers that are compared."""
 KNOWN_POWERS: FloatArray = np.exp(np.linspace(np.log(0.02), np.log(1.5), 30))
 """Powers that are compared by known classes."""
-HARD_SHARES: FloatArray = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
-"""Shares of tasks whose labels are guesses that are compared."""
 SHARED_ERRORS: FloatArray = np.array(
     [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2]
 )
-"""Shares of tasks with uninformative labels that are compared by known classes."""
+"""Shares of tasks that look like any class that are compared by known classes."""
 VOTES_SHARE = 0.5
 """Share of the votes in the posterior that calibration starts from: the method's posterior may confuse two classes with
 high confidence. Chosen by benchmarks/crowd/calibration.py."""
@@ -50,13 +46,10 @@ class CalibrationRound:
         Crowd model with one subclass.
     power
         Power of the labels; None while it is unknown.
-    hard_share
-        Share of the tasks whose labels are guesses, independent of the class.
     """
 
     model: CrowdModel
     power: float | None = None
-    hard_share: float = 0.0
 
     @property
     def nbytes(self) -> int:
@@ -76,8 +69,7 @@ class LeftOutSums:
     class_mass
         float64 of shape (n_classes,): labelled tasks by posterior class.
     log_probs
-        float64 of shape (n_hard_shares, n_powers): log-probability of left-out labels by share of hard tasks and power,
-        nats.
+        float64 of shape (n_powers,): log-probability of left-out labels by power, nats.
     known_log_probs
         float64 of shape (n_known_powers, n_shared_errors): log-probability of known classes, nats.
     """
@@ -114,7 +106,7 @@ def start_sums(rounds: Sequence[CalibrationRound], n_workers: int, n_classes: in
     return LeftOutSums(
         np.zeros((n_levels, n_classes)),
         np.zeros(n_classes),
-        np.zeros((HARD_SHARES.size, POWERS.size)),
+        np.zeros(POWERS.size),
         np.zeros((KNOWN_POWERS.size, SHARED_ERRORS.size)),
     )
 
@@ -209,46 +201,6 @@ def follow_rounds(
     return shares
 
 
-def find_hard_tasks(
-    labels: SparseBlock,
-    posterior: FloatArray,
-    rounds: Sequence[CalibrationRound],
-    known: IntArray | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Posterior of every task if its labels are not guesses, and probability that they are guesses.
-
-    Parameters
-    ----------
-    labels, posterior, rounds, known
-        As for `follow_rounds`, with at least one round.
-
-    Returns
-    -------
-    float64 of shapes (n_rows, n_classes) and (n_rows, 1).
-    """
-    last = rounds[-1]
-    if not last.hard_share or last.power is None:
-        return follow_rounds(labels, posterior, rounds, known), np.zeros((labels.n_rows, 1))
-    shares = follow_rounds(labels, posterior, rounds[:-1], known)
-    own = _find_own_shares(labels, shares, known)
-    logs = last.power * _weigh_labels(labels, own, _add_guesses(last.model), each=False)[0]
-    logs[:, :-1] += np.log(last.model.prior)
-    even = _take_even_odds(logs)
-    shares = fix_known(_normalise(np.ascontiguousarray(logs[:, :-1])), known)
-    return shares, _find_odds(even, last.hard_share)[:, None]
-
-
-def _take_even_odds(logs: FloatArray) -> FloatArray:
-    """Probability of the last state, (n_rows,), below 1: that labels are guesses, at even prior odds."""
-    most = 1 - np.finfo(np.float64).epsneg
-    return np.asarray(np.minimum(_normalise(logs.copy())[:, -1], most))
-
-
-def _find_odds(even: FloatArray, share: float) -> FloatArray:
-    """Probability that labels are guesses with a prior share, from that at even prior odds."""
-    return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
-
-
 def _find_own_shares(labels: SparseBlock, shares: FloatArray, known: IntArray | None) -> FloatArray:
     """Share of each task in the confusion matrices of its workers, (n_rows, n_classes).
 
@@ -276,9 +228,9 @@ def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> 
 
 
 def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
-    """Log-probability of each label given the others of its task, summed: float64 of shape (n_hard_shares, n_powers).
+    """Log-probability of each label given the others of its task, summed, by power: float64 of shape (n_powers,), nats.
 
-    In nats, by the share of tasks whose labels are guesses, and by power. Tasks with one label are ignored.
+    Tasks with one label are ignored.
 
     Parameters
     ----------
@@ -286,25 +238,15 @@ def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel)
         As for `score_labels`.
     """
     lengths = np.diff(labels.indptr)
-    scores, weights, means = _weigh_labels(labels, shares, _add_guesses(model), each=True)
+    scores, weights, means = _weigh_labels(labels, shares, model.mass, each=True)
     several = np.repeat(lengths > 1, lengths)
     others = (np.repeat(scores, lengths, axis=0) - weights)[several]
-    means, log_prior = means[several], np.append(np.log(model.prior), 0.0)
-    guessed = means[:, -1]
-    found = np.zeros((HARD_SHARES.size, POWERS.size))
+    means, log_prior = means[several], np.log(model.prior)
+    found = np.zeros(POWERS.size)
     for index, power in enumerate(POWERS):
-        logs = log_prior + power * others
-        even = _take_even_odds(logs)
-        by_class = (_normalise(np.ascontiguousarray(logs[:, :-1])) * means[:, :-1]).sum(axis=1)
-        for number, share in enumerate(HARD_SHARES):
-            predicted = by_class + _find_odds(even, share) * (guessed - by_class)
-            found[number, index] = np.log(np.maximum(predicted, FLOOR)).sum()
+        predicted = (_normalise(log_prior + power * others) * means).sum(axis=1)
+        found[index] = np.log(np.maximum(predicted, FLOOR)).sum()
     return found
-
-
-def _add_guesses(model: CrowdModel) -> FloatArray:
-    """Labels of each worker by state, with a last column for all states, (n_workers, n_classes, n_states + 1)."""
-    return np.concatenate([model.mass, model.mass.sum(axis=2, keepdims=True)], axis=2)
 
 
 def _predict_known(
@@ -314,12 +256,11 @@ def _predict_known(
     model = rounds[-1].model
     shares = follow_rounds(labels, posterior, rounds[:-1], known)
     scores = score_labels(labels, _find_own_shares(labels, shares, known), model)
-    log_prior = np.log(model.prior)
-    prior, rows = model.prior[known][:, None], np.arange(known.size)
+    log_prior, rows = np.log(model.prior), np.arange(known.size)
     found = np.zeros((KNOWN_POWERS.size, SHARED_ERRORS.size))
     for index, power in enumerate(KNOWN_POWERS):
         right = _normalise(log_prior + power * scores)[rows, known][:, None]
-        mixed = (1 - SHARED_ERRORS) * right + SHARED_ERRORS * prior
+        mixed = (1 - SHARED_ERRORS) * right + SHARED_ERRORS / model.n_classes
         found[index] = np.log(np.maximum(mixed, FLOOR)).sum(axis=0)
     return found
 
@@ -329,15 +270,12 @@ def _weigh_labels(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Sum the mean log-probabilities of each task's labels, (n_rows, n_states); optionally those of each label.
 
-    Mean log-probabilities and mean probabilities of each label have shape (n_labels, n_states). If mass has one state
-    more than shares, as from `_add_guesses`, the whole share of a task is removed from it.
+    Mean log-probabilities and mean probabilities of each label have shape (n_labels, n_states).
     """
     from pmflib.kernels.digamma import digamma
     from pmflib.kernels.left_out import LEAST, weigh_left_out
 
     n_classes, n_states = mass.shape[1:]
-    if n_states > shares.shape[1]:
-        shares = np.append(shares, shares.sum(axis=1, keepdims=True), axis=1)
     cells = np.ascontiguousarray(np.maximum(mass.reshape(-1, n_states), LEAST))
     totals = np.maximum(mass.sum(axis=1), LEAST)
     n_kept = labels.n_observed if each else 0

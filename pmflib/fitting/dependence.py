@@ -146,12 +146,12 @@ def fit_dependence(
         If the tables and counts of stored samples do not fit in memory.
     """
     offsets = fit.schema.offsets
+    if not is_forced and not are_modest(offsets, fit.rank):
+        largest = find_largest(offsets, fit.rank)
+        much = f"tables or counts of pairs of {format_bytes(largest)} are more than is tried"
+        where = "without being asked for; 'tree' fits them where they fit in memory"
+        return keep_plain(plain, f"dependence none: {much} {where}")
     if isinstance(training, StoredSamples):
-        if not is_forced and not are_modest(offsets, fit.rank):
-            largest = find_largest(offsets, fit.rank)
-            much = f"tables or counts of pairs of {format_bytes(largest)} are more than is tried"
-            where = "without being asked for; 'tree' fits them where they fit in memory"
-            return keep_plain(plain, f"dependence none: {much} {where}")
         find_memory(training.client).check(
             partial(plan_forest_passes, training, fit.rank, fit.options.members)
         )

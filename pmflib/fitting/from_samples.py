@@ -39,9 +39,9 @@ from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.schema import Schema
 from pmflib.solvers import check_rank, warn_of_rank
 
-BUDGET = 60.0
-"""Processor time for the choice of the rank, seconds, according to the cost model of
-`pmflib.fitting.ranks.fit_runs`.
+BUDGET = 40.0
+"""Processor time for the choice of kind and rank, seconds, according to cost models that are about twice too high
+(`pmflib.fitting.ranks.fit_runs`).
 """
 
 DRAWN_SAMPLES = 100_000

@@ -198,11 +198,14 @@ class JointPMF(Mixture):
         source: Source = "both",
         level: float = 0.95,
         design: SurveyDesign | None = None,
+        shift: float | None = None,
     ) -> Answer:
         """Answer a question given as text, such as ``P(label=e | odor=f)``: see `pmflib.model.questions.ask`."""
         from pmflib.model.questions.answering import ask
 
-        return ask(self, question, data, top=top, source=source, level=level, design=design)
+        return ask(
+            self, question, data, top=top, source=source, level=level, design=design, shift=shift
+        )
 
     def plot_states(self, **options: Any) -> Axes:
         """Draw the distinguishing levels of the states: see `pmflib.model.figures.plot_states`."""

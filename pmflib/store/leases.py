@@ -39,7 +39,7 @@ class Lease:
     name
         File name of the lease.
     purpose
-        Description for people; "" if the lease is incomplete.
+        Description for people; "" if the lease cannot be read.
     host, process
         Host name and process id, for people.
     started
@@ -47,7 +47,8 @@ class Lease:
     age
         Seconds since the last touch, by the same clock.
     has_ended
-        Whether its process is known to have been killed: it ran on this host and in this container.
+        Whether its process is known to have ended: it ran on this host and in this container, or a power failure has
+        emptied the lease.
     """
 
     name: str
@@ -156,9 +157,10 @@ def _is_lease_name(name: str) -> bool:
 
 def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease | None:
     name, touched = metadata.name.rpartition("/")[2], metadata.touched
+    written = b""
     try:
-        own = _heart.read(objects, metadata.name)
-        content = json.loads(own or objects.read(metadata.name)[0])
+        written = _heart.read(objects, metadata.name) or objects.read(metadata.name)[0]
+        content = json.loads(written)
         return Lease(
             name,
             str(content["purpose"]),
@@ -174,8 +176,8 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
     except PmfError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        # it is incomplete or was edited: only its age counts
-        return Lease(name, "", "", 0, touched, now - touched)
+        # it was edited: only its age counts; or a power failure has emptied it, and with it ended its process
+        return Lease(name, "", "", 0, touched, now - touched, not written.strip(b"\0"))
 
 
 def _has_ended(content: Mapping[str, object]) -> bool:

@@ -66,7 +66,7 @@ def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") 
     return entry.reference
 
 
-VERSION = 5
+VERSION = 6
 
 
 @stage(name="crowd model")

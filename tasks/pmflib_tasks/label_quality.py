@@ -24,7 +24,7 @@ from pmflib_tasks.guards.label_guards import (
 from pmflib_tasks.guards.stored_checks import FINDINGS, measure_files
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 1
+VERSION = 2
 
 
 @stage(name="quality")

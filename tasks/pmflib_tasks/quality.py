@@ -13,7 +13,7 @@ from pmflib.display.progress import report_progress
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
-from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.config import GuardLimits, PipelineConfig
 from pmflib_tasks.guards.findings import Finding, summarise
 from pmflib_tasks.guards.stored_checks import (
     FINDINGS,
@@ -25,7 +25,7 @@ from pmflib_tasks.guards.stored_checks import (
 from pmflib_tasks.guards.time_guards import Clock
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 4
+VERSION = 5
 COMPARED = ("dataset", "counts")
 """Stages of earlier runs that are used for comparison."""
 
@@ -78,6 +78,8 @@ def check_quality(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         report_progress("quality", 0, 1)
         layout, limits = config.source.layout, config.quality
+        if config.schema_.on_duplicate == "first":
+            limits = limits.model_copy(update={"superseded_rows": GuardLimits()})
         findings, nights = check_dataset(
             store, schema, layout, limits, now=now, last=last, live=live, history=history
         )

@@ -35,6 +35,21 @@ def read_real_log(name, busiest=None):
     )
 
 
+def read_real_table(name):
+    """Labels of zencrowd-us or mre-treat as columns."""
+    folder = DATA / name
+    if not folder.exists():
+        pytest.skip(f"data set {name} is not here")
+    file, places = {
+        "zencrowd-us": ("ZenCrowd_us.csv.gz", (1, 0, 2)),
+        "mre-treat": ("labels.csv.gz", (0, 1, 2)),
+    }[name]
+    with gzip.open(folder / file, "rt") as lines:
+        rows = [row for row in csv.reader(lines) if row[0] != "task"]
+    columns = zip(*[[row[place] for place in places] for row in rows], strict=True)
+    return dict(zip(("task", "worker", "label"), columns, strict=True))
+
+
 def read_product_log(folder):
     with gzip.open(folder / "answer.csv.gz", "rt") as lines:
         task, worker, label = zip(*list(csv.reader(lines))[1:], strict=True)

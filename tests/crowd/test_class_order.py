@@ -56,9 +56,11 @@ def test_aggregate__order_helps_where_labels_are_few():
     assert mean[1] > 0
 
 
+# with five classes, the labels of rare ones are mostly mistakes
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.IdentificationWarning")
 @pytest.mark.parametrize(
     ("scenario", "sizes"), [("order", (2000, 20, 5, 5)), ("plain", (400, 60, 5, 4))]
 )
 def test_aggregate__order_does_no_harm_where_it_is_of_no_use(scenario, sizes):
-    gains = draw_gains(scenario, sizes, 8)
+    gains = draw_gains(scenario, sizes, 16)
     assert (gains.mean(axis=0) > [-0.005, -0.005]).all()

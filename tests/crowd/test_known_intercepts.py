@@ -102,7 +102,7 @@ def test_score_known__one_in_so_many_and_none():
 
 
 def test_add_intercepts__equally_probable_classes_stay_so():
-    model = CrowdModel(np.ones(2), np.ones((2, 2, 2)), 1.0, AnnotatorModel(balanced=True))
+    model = CrowdModel(np.ones(2), np.ones((2, 2, 2)), 1.0, AnnotatorModel(evenness=1.0))
     # those of the first class are found in place of the second
     known = KnownScores(np.tile([[0.0, 1.0], [0.0, 3.0]], (30, 1)), np.tile([0, 1], 30))
     assert add_intercepts(model, known) is model

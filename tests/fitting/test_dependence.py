@@ -46,6 +46,15 @@ def test_fit_em__auto_finds_none_where_there_is_none():
     assert digest_model(found.model) == digest_model(plain.model)
 
 
+def test_fit_em__auto_tries_no_forests_of_thousands_of_levels_in_memory(monkeypatch):
+    half = np.random.default_rng(0).integers(0, 2, (60, 550))
+    codes = np.concatenate([half, half], axis=1)
+    monkeypatch.delattr("pmflib.fitting.dependence.ForestSearch")
+    found = pmf.fit_em(codes, rank=1, dependence="auto")
+    assert not isinstance(found.model, TreePMF)
+    assert any("dependence none" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(("gain", "taken"), [(0.019, False), (0.021, True)])
 def test_fit_em__auto_takes_forests_where_samples_gain_two_standard_errors(
     monkeypatch, gain, taken

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.fitting import rank_tests
 from pmflib.fitting.rank_tests import _find_tail
 
 
@@ -44,3 +46,38 @@ def test_likelihood_ratio_test__without_draws_has_the_limit_law_alone():
 
 def test_find_tail__is_chi_squared_where_weights_are_alike():
     assert abs(_find_tail(np.ones(3), 7.815) - 0.05) < 0.002
+
+
+def test_distinct_rows__update_is_em_of_the_rows_with_gaps_and_weights():
+    rng = np.random.default_rng(4)
+    schema = pmf.Schema.from_cardinalities([2, 3, 2])
+    codes = np.concatenate([rng.integers(-1, [2, 3, 2], (40, 3)), [[-1, -1, -1]]])
+    weights = rng.integers(1, 5, 41).astype(float)
+    prior = rng.dirichlet([1, 1])
+    factors = np.concatenate([rng.dirichlet(np.ones(n), 2).T for n in (2, 3, 2)])
+    rows = rank_tests._DistinctRows.of(DenseBlock(codes, weights), schema.offsets)
+    loss, (new_prior, new_factors) = rows.update((prior, factors))
+    total, states, levels = 0.0, np.zeros(2), np.zeros((7, 2))
+    for row, weight in zip(codes[:-1], weights[:-1], strict=True):
+        held = [schema.offsets[place] + code for place, code in enumerate(row) if code >= 0]
+        if not held:
+            continue
+        joint = prior * factors[held].prod(axis=0)
+        total += weight * np.log(joint.sum())
+        states += weight * joint / joint.sum()
+        levels[held] += weight * joint / joint.sum()
+    kept = weights[(codes >= 0).any(axis=1)].sum()
+    assert loss == pytest.approx(-total / kept)
+    np.testing.assert_allclose(new_prior, states / kept)
+    for place in range(3):
+        own = slice(schema.offsets[place], schema.offsets[place + 1])
+        np.testing.assert_allclose(new_factors[own], levels[own] / levels[own].sum(axis=0))
+
+
+def test_likelihood_ratio_test__rows_without_answers_change_nothing():
+    codes, schema = draw()
+    padded = np.concatenate([codes, np.full((5, 5), -1)])
+    alone, more = (
+        pmf.likelihood_ratio_test(each, 1, schema=schema, draws=0) for each in (codes, padded)
+    )
+    assert more.statistic == pytest.approx(alone.statistic, abs=1e-4)

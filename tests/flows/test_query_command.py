@@ -108,7 +108,8 @@ def test_query__all_questions_are_counted_in_one_pass(pipeline, call, tmp_path, 
     path.write_text("\n".join(questions[:-2] + questions[-1:]), "utf-8")
     code, out, _ = call("--file", path, "--run", "1", "--json")
     assert code == 0
-    assert len(passes) == 1
+    # gaps, what they depend on, and all answers
+    assert len(passes) <= 3
     model, codes = load_model(pipeline, 1), read_codes(pipeline, 1)
     for each in json.loads(out):
         known = json.loads(json.dumps(model.ask(each["question"], codes, top=10).to_json()))

@@ -139,7 +139,12 @@ def test_check_quality__a_file_that_goes_and_one_that_changes(home, tmp_path):
     (tmp_path / "data" / "d.csv").unlink()
     deliver("c.csv", draw_codes(80, SIZES, seed=9))
     crossed, _, _ = check(config, run(), live, live)
-    assert crossed == {"missing_files": "warn", "rows_lost": "stop", "file_size": "warn"}
+    assert crossed == {
+        "missing_files": "warn",
+        "rows_lost": "stop",
+        "file_size": "warn",
+        "lost_answers": "stop",
+    }
 
 
 def test_check_quality__limits_are_part_of_the_identity(home):

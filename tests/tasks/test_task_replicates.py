@@ -109,7 +109,7 @@ def test_ingest__rows_that_lack_a_replicate_go_to_quarantine(pipeline, tmp_path,
 
 
 def test_ingest__weights_are_rounded_as_they_are_written(pipeline, tmp_path, workers):
-    texts = ["0.0000015", "0.0000025", "1.0000005", "1.0000015", "1e3", " 2 ", "0.1234565", "7"]
+    texts = ["0.0015005", "0.0015015", "1.0000005", "1.0000015", "1e3", " 2 ", "0.1234565", "7"]
     texts += ["987654.3210005", "123456789.1234565", "4000000000.5", "0.30000049999999"]
     config = pipeline(make_schema(2), {"weight": "w"})
     lines = [f"{n % 2},{text}" for n, text in enumerate(texts)]

@@ -47,6 +47,13 @@ def query(
         str, typer.Option("--from", help="Basis of the answer: both, counts or model.")
     ] = "both",
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    shift: Annotated[
+        float | None,
+        typer.Option(
+            help="Show the range of each answer if gaps depend on the answer itself: largest change of a "
+            "probability in the samples without it, for example .1. Only for P and E."
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +83,7 @@ def query(
         asker = _Asker(open_store(checked), checked.name, seconds, client)
         models = [asker.open(name) for name in names]
         _count_all(models, [text for _, text in asked], source)
-        options = {"top": top, "source": source, "level": level}
+        options = {"top": top, "source": source, "level": level, "shift": shift}
         found = [_answer(models, text, origin, options) for origin, text in asked]
     if as_json:
         content = [each.to_json() for each in found]
@@ -167,6 +174,8 @@ def _count_all(
             with suppress(PmfError):
                 bound = bind_question(parse_question(text or ""), model.schema)
                 requests += list_requests(bound, source)
+        if source == "both":
+            requests = evidence.expand(requests)
         if (seconds := evidence.plan(requests)) > LONG:
             from pmflib.display.summary import format_seconds
 

@@ -280,8 +280,8 @@ def write_labels(
     (folder / LABELS).mkdir()
     model = found.model
     tasks = labels.score_under(model)
-    groups = model.annotator_model.copied_groups
-    labelling = Labelling(tasks, model.prior, model.confusion, groups)
+    kind = model.annotator_model
+    labelling = Labelling(tasks, model.prior, model.confusion, kind.copied_groups, kind.evenness)
     calibration, worth = labelling.calibration, labelling.classifier
     counts, uncertain = tasks.label(labelling.rule, folder / LABELS, on_fold)
     n_labels = counts.given.sum(axis=1)

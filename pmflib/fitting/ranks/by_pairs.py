@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -26,15 +25,16 @@ from pmflib.core.defaults import RANKS_BY_PAIRS
 from pmflib.core.errors import PmfError, RankError
 from pmflib.counting.groups import narrow_counts, pick_variables
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.display.progress import find_report, reports_progress
+from pmflib.display.progress import reports_progress
 from pmflib.fitting.composite_likelihood import hold_out_rounds
-from pmflib.fitting.ranks.choice import RankChoice, report_ranks
+from pmflib.fitting.ranks.choice import RankChoice
 from pmflib.fitting.ranks.fit_runs import (
     DEFAULT_BUDGET,
     USUAL_UPDATES,
     FitRuns,
     RankFit,
     RunOptions,
+    WorkBudget,
     estimate_update,
     limit_levels,
 )
@@ -117,7 +117,7 @@ def select_rank(
     counts = counts.to_samples()
     _check(ranks, pseudo_counts, max_rank)
     seed = int(np.random.default_rng(rng).integers(2**31))
-    budget = run.get("budget", DEFAULT_BUDGET)
+    budget = WorkBudget.share(run.get("budget", DEFAULT_BUDGET)).left
     notes: tuple[str, ...] = ()
     most = limit_levels(budget, MAX_LEVELS)
     if counts.schema.n_levels > most:
@@ -138,8 +138,6 @@ def select_rank(
     choice = ""
     if run.get("checkpoint") is not None:
         choice = _digest(counts, [VERSION, grid, ranks is None, list(pseudo_counts), seed, budget])
-    if run.get("on_progress") is None and (report := find_report()) is not None:
-        run["on_progress"] = partial(report_ranks, report)
     runs = FitRuns(choice, **run)
     search = RankSearch(folds, grid, float(pseudo_counts[0]), seed, runs)
     if ranks is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pmflib.core.comparison import Comparison, ScoredCandidate
-from pmflib.display.progress import Report
+from pmflib.display.progress import Report, find_report
 from pmflib.display.summary import Summarised, Summary
 
 if TYPE_CHECKING:
@@ -165,6 +166,12 @@ OnRankProgress = Callable[[RankProgress], None]
 def report_ranks(report: Report, progress: RankProgress) -> None:
     """Report the progress of a choice; the total is omitted while more fits may be needed."""
     report(progress.done, progress.total + 1, str(progress))
+
+
+def find_listener(given: OnRankProgress | None) -> OnRankProgress | None:
+    """Return the given listener, or one that reports to `pmflib.progress`; None if nobody listens."""
+    report = find_report()
+    return partial(report_ranks, report) if given is None and report is not None else given
 
 
 class ProgressReporter:

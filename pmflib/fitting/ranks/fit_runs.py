@@ -21,13 +21,14 @@ from pmflib.fitting.ranks.choice import (
     OnRankProgress,
     ProgressReporter,
     RankCriterion,
+    find_listener,
 )
 from pmflib.store.checkpoints import load_arrays, save_arrays
 
 DEFAULT_BUDGET = 600.0
 """Processor time for a choice, seconds: ten minutes."""
 
-UPDATE_SECONDS = (4e-9, 1.5e-10)
+UPDATE_SECONDS = (1e-9, 4e-11)
 """Time of an update of the composite likelihood in seconds, per n_levels^2, and per n_levels^2 and state. Measured on
 one core of a 2023 server and doubled, because memory bandwidth is shared with other work.
 """
@@ -106,6 +107,11 @@ class WorkBudget:
         self.limit = float(limit)
         self.spent = 0.0
 
+    @classmethod
+    def share(cls, budget: float | WorkBudget) -> WorkBudget:
+        """Return a budget of so many seconds, or the given one, which several comparisons share."""
+        return budget if isinstance(budget, WorkBudget) else cls(budget)
+
     @property
     def left(self) -> float:
         """Return the remaining seconds; negative if fits took longer than estimated."""
@@ -170,7 +176,7 @@ class RunOptions(TypedDict, total=False):
         Dask client for the independent fits of a step; None runs them sequentially in this thread, with equal bits.
     budget
         Processor time for fits in seconds, according to a cost model rather than a clock, so that the comparisons do
-        not depend on the machine. Notes mention what was left out.
+        not depend on the machine; or the `WorkBudget` of comparisons that share one. Notes mention what was left out.
     checkpoint
         Folder for finished fits: the same call resumes from them with equal bits. None saves none.
     on_progress
@@ -179,7 +185,7 @@ class RunOptions(TypedDict, total=False):
     """
 
     client: Any
-    budget: float
+    budget: float | WorkBudget
     checkpoint: Path | None
     on_progress: OnRankProgress | None
 
@@ -201,10 +207,10 @@ class FitRuns:
     """
 
     def __init__(self, choice: str = "", **run: Unpack[RunOptions]) -> None:
-        self.budget = WorkBudget(run.get("budget", DEFAULT_BUDGET))
+        self.budget = WorkBudget.share(run.get("budget", DEFAULT_BUDGET))
         self._client, self._folder = run.get("client"), run.get("checkpoint")
         self._choice = choice
-        self._reporter = ProgressReporter(run.get("on_progress"))
+        self._reporter = ProgressReporter(find_listener(run.get("on_progress")))
         self._sent: dict[int, tuple[Any, list[Any]]] = {}
 
     def do(

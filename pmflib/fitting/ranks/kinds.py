@@ -30,10 +30,10 @@ from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.item_responses import fit_items
 from pmflib.fitting.ranks.by_samples import MAX_RANK, SampleSearch
-from pmflib.fitting.ranks.choice import OnRankProgress, RankProgress
-from pmflib.fitting.ranks.fit_runs import RunOptions
+from pmflib.fitting.ranks.choice import OnRankProgress, RankProgress, find_listener
+from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, RunOptions, WorkBudget
 from pmflib.fitting.ranks.sample_fits import RankSamples
-from pmflib.fitting.tree_fit import MOST_STARTS, TreeFit
+from pmflib.fitting.tree_fit import MOST_STARTS, TreeFit, estimate_best_start
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 
@@ -164,8 +164,8 @@ def choose_kind(
     seed
         Seed of the starts.
     **run
-        As for `pmflib.fitting.ranks.by_samples.select_rank_by_samples`; forests are fitted in this process, up to sizes
-        that take seconds, outside the budget.
+        As for `pmflib.fitting.ranks.by_samples.select_rank_by_samples`; forests, fitted in this process, share the
+        budget.
 
     Returns
     -------
@@ -177,14 +177,16 @@ def choose_kind(
     schema = splits[0].schema
     if schema.n_variables < 2 or not are_modest(schema.offsets, 2):
         return None
-    on_progress = run.get("on_progress")
-    forests = _ForestFits(splits, seed, on_progress)
+    on_progress = find_listener(run.get("on_progress"))
+    budget = run["budget"] = WorkBudget.share(run.get("budget", DEFAULT_BUDGET))
+    forests = _ForestFits(splits, seed, on_progress, budget)
     classes: SampleSearch | None = None
     if not is_forced and splits[0].target is None:
         classes = SampleSearch.open(splits, RANKS_BY_SAMPLES, seed=seed, **run)
         classes.run(2, [1], FEW)
         classes.fill_in()
-    forests.double(MAX_FORESTS if classes is None else _limit_forests(forests, classes))
+    most = MAX_FORESTS if classes is None else _limit_forests(forests, classes)
+    forests.double(most, needs_one=classes is None)
     given: list[Candidate] = []
     if classes is None and not is_forced:
         rank = max(forests.candidates, key=lambda each: float(each.scores.mean())).rank
@@ -210,7 +212,7 @@ def choose_kind(
         if chosen.kind != "forests" or not forests.fill_in(chosen.rank):
             break
     left_out = "" if classes is None or chosen.kind != "classes" else classes.left_out
-    left_out = "; ".join(filter(None, (left_out, given_up)))
+    left_out = "; ".join(filter(None, (left_out, forests.left_out, given_up)))
     is_final = chosen.kind != "classes" or (classes is not None and members == 1)
     return KindChoice(chosen.kind, chosen.rank, compared, is_final, left_out)
 
@@ -269,7 +271,7 @@ def _limit_forests(forests: _ForestFits, classes: SampleSearch) -> int:
         return MAX_FORESTS
     # with as many states as classes, forests have more parameters, and there is nothing left for them to explain
     most = 1 << (least - 1).bit_length() >> 1
-    if most > 1:
+    if most > 1 and forests.affords(most, n_splits=1):
         mine = forests.score(most, 0)
         gap = compare_samples(classes.list_scores(point)[: mine.size], mine)
         if gap.mean > HOPELESS * gap.error:
@@ -377,12 +379,19 @@ class _ForestFits:
         Seed of the starts.
     on_progress
         Called before each fit.
+    budget
+        Budget of processor time; numbers of states whose fits would exceed it are not tried.
     """
 
     def __init__(
-        self, splits: Sequence[RankSamples], seed: int, on_progress: OnRankProgress | None
+        self,
+        splits: Sequence[RankSamples],
+        seed: int,
+        on_progress: OnRankProgress | None,
+        budget: WorkBudget,
     ) -> None:
         self.splits, self._seed, self._on_progress = splits, seed, on_progress
+        self._budget, self.left_out = budget, ""
         self._found: dict[tuple[int, int], tuple[FloatArray, int]] = {}
 
     @cached_property
@@ -415,10 +424,34 @@ class _ForestFits:
             for rank in complete
         ]
 
-    def double(self, most: int) -> None:
-        """Double the rank as long as it gains, up to a limit; each rank is twice as expensive as the last."""
+    def affords(self, rank: int, n_splits: int | None = None) -> bool:
+        """Return whether the budget suffices for the fits of a rank to the first splits; if not, it is noted."""
+        splits = range(len(self.splits) if n_splits is None else n_splits)
+        cost = sum(
+            self._estimate(rank, split) for split in splits if (rank, split) not in self._found
+        )
+        if self._budget.affords(cost):
+            return True
+        self.left_out = (
+            f"forests within {rank} or more states were not tried: they would take about {cost:,.0f} s of processor "
+            "time, more than the budget has left"
+        )
+        return False
+
+    def _estimate(self, rank: int, split: int) -> float:
+        """Estimate the time of the fits of a rank to a split by the cost model, seconds."""
+        training, halves = self._samples[split]
+        return len(halves) * estimate_best_start(training, rank, MOST_STARTS // len(halves))
+
+    def double(self, most: int, *, needs_one: bool = False) -> None:
+        """Double the rank as long as it gains, up to a limit; each rank is twice as expensive as the last.
+
+        With ``needs_one``, the first is fitted even if the budget does not suffice.
+        """
         rank, offsets = 1, self.splits[0].schema.offsets
         while rank <= most and are_modest(offsets, rank):
+            if not ((needs_one and rank == 1) or self.affords(rank)):
+                break
             if not self._gains(rank, rank // 2):
                 break
             rank *= 2
@@ -445,6 +478,8 @@ class _ForestFits:
         middle = (rank + below) // 2
         if middle in (0, rank, below) or rank - below <= max(1, rank // FOREST_RESOLUTION):
             return False
+        if not self.affords(middle):
+            return False
         self._join(middle, len(self.splits))
         return True
 
@@ -466,6 +501,7 @@ class _ForestFits:
             self._on_progress(RankProgress("samples", doing, ranks, n_done, n_done + 1, None))
         samples = self.splits[split]
         training, halves = self._samples[split]
+        self._budget.spend(self._estimate(rank, split))
         places = _halve(samples)
         scores, sizes = np.empty(len(samples.held_out)), []
         for turn, chooser in enumerate(halves):

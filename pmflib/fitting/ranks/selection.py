@@ -20,7 +20,7 @@ from pmflib.fitting.em_fit import MIN_SAMPLES, EMFit
 from pmflib.fitting.ranks.by_pairs import select_rank
 from pmflib.fitting.ranks.by_samples import compare_on_samples
 from pmflib.fitting.ranks.choice import RankChoice, describe_decision
-from pmflib.fitting.ranks.fit_runs import RunOptions
+from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, RunOptions, WorkBudget
 from pmflib.fitting.ranks.kinds import Kind, KindChoice, choose_kind
 from pmflib.fitting.ranks.sample_fits import (
     MOST_HELD_OUT,
@@ -130,6 +130,8 @@ def select(
     """
     options, kinds = fit.options, None
     kind: Kind = "forests" if dependence == "tree" else "classes"
+    if splits:
+        run["budget"] = WorkBudget.share(run.get("budget", DEFAULT_BUDGET))
     if dependence != "none" and splits:
         kinds = choose_kind(
             splits,

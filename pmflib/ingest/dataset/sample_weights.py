@@ -263,7 +263,7 @@ def _read_numbers(column: pa.Array, decimals: int, most_error: float = math.inf)
     slow = np.arange(len(distinct))
     if numbers is not None:
         scaled = numbers * 10.0**decimals
-        is_clear = (numbers >= 0) & (scaled < CLEAR) & (scaled * most_error > 1)
+        is_clear = (numbers >= 0) & (scaled < CLEAR) & (scaled >= 1 / most_error)
         scaled = np.where(is_clear, scaled, 0.0)
         is_clear &= np.abs(scaled - np.floor(scaled) - 0.5) > NEAR_HALF
         units[:-1][is_clear] = np.rint(scaled[is_clear]).astype(np.int64)

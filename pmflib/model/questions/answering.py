@@ -24,6 +24,7 @@ from pmflib.model.questions.equivalent_samples import (
     list_pairs,
 )
 from pmflib.model.questions.evidence import Evidence
+from pmflib.model.questions.gaps import Standardised, describe_shift
 from pmflib.model.questions.information import TablePMF, measure_answers
 from pmflib.model.questions.posterior import Posterior, find_errors, find_mean_errors
 from pmflib.model.questions.question import BoundQuestion, bind_question, parse_question
@@ -53,6 +54,7 @@ def ask(
     source: Source = "both",
     level: float = 0.95,
     design: SurveyDesign | None = None,
+    shift: float | None = None,
 ) -> Answer:
     """Answer a question given as text, from a model and the data that it was fitted to.
 
@@ -73,6 +75,9 @@ def ask(
         Posterior probability of the interval of each number, in (0, 1).
     design
         Sampling design of ``data``: shares are weighted, and n is the effective sample size of each table.
+    shift
+        Largest change of a probability in the samples that lack a target, in [0, 1], because gaps depend on the answer
+        itself. The columns "lowest" and "highest" have the range of each number. Only for P and E.
 
     Returns
     -------
@@ -109,7 +114,7 @@ def ask(
     """
     bound = bind_question(parse_question(question), model.schema)
     evidence = None if data is None else Evidence.of(data, model, design)
-    return answer_bound(model, bound, evidence, top=top, source=source, level=level)
+    return answer_bound(model, bound, evidence, top=top, source=source, level=level, shift=shift)
 
 
 def answer_bound(
@@ -120,12 +125,15 @@ def answer_bound(
     top: int = 5,
     source: Source = "both",
     level: float = 0.95,
+    shift: float | None = None,
 ) -> Answer:
     """Do `ask` for a question that is already bound to a schema."""
     if source not in ("both", "counts", "model"):
         raise PmfError(f"source is {source!r}; give 'both', 'counts' or 'model'")
     if not 0 < level < 1:
         raise PmfError(f"level is {level}; give a share between 0 and 1, as 0.95")
+    if shift is not None and not 0 <= shift <= 1:
+        raise PmfError(f"shift is {shift}; give a change of probability between 0 and 1, as 0.1")
     if source == "counts" and evidence is None:
         raise PmfError("source is 'counts', and there are none; give the samples, or 'model'")
     weighed = _Weighed(model, bound, evidence, source, top)
@@ -153,6 +161,7 @@ def answer_bound(
         weighed.counted[0] if len(weighed.counted) == 1 else None,
         weighed.measure_counts(),
         weighed.measure_model() if evidence is not None and source != "model" else None,
+        None if shift is None else weighed.find_ranges(numbers, shift),
     )
     expected, expected_error = weighed.expect(numbers)
     return Answer(
@@ -203,14 +212,17 @@ class _Weighed:
             f"its table has {self.n_cells:,} cells, above {MAX_CELLS:,}" if not self.fits else ""
         )
         self.counted: list[IntArray | None] = [None] * len(bound.sides)
+        self.standardised = [Standardised(None)] * len(bound.sides)
         if self.evidence is not None:
-            self.evidence.count(list_requests(bound, source))
+            requests = list_requests(bound, source)
+            # one pass for this table, the tables of its pairs, and those by which they are standardised
+            self.evidence.count(self.evidence.expand(requests) if source == "both" else requests)
             if self.fits:
                 positions = (*bound.by, *self.targets)
-                self.counted = [
-                    self.evidence.find(TableRequest(positions, tuple(each.items())))
-                    for each in bound.sides
-                ]
+                own = [TableRequest(positions, tuple(each.items())) for each in bound.sides]
+                self.counted = [self.evidence.find(each) for each in own]
+                if source == "both":
+                    self.standardised = self.evidence.standardise(own)
         is_counted = any(each is not None for each in self.counted)
         self.source: Source = source if is_counted else "model"
         if source == "counts":
@@ -297,12 +309,13 @@ class _Weighed:
         values
             Values of the levels of the single target, if its mean is requested.
         """
-        bound, counts, side = self.bound, self.counted[n], self.sides[n]
+        bound, side = self.bound, self.sides[n]
+        counts = self.counted[n] if self.source == "counts" else self.standardised[n].counts
         conditions = bound.sides[n]
         sizes = [int(bound.schema.cardinalities[each]) for each in bound.by]
         n_by = math.prod(sizes)
         n_each = self.n_cells // n_by
-        tables = np.zeros((n_by, n_each), np.int64) if counts is None else counts.reshape(n_by, -1)
+        tables = np.zeros((n_by, n_each)) if counts is None else counts.reshape(n_by, -1)
         if side is None or self.source == "counts":
             # no model: a weak prior on the counts
             by = np.full(n_by, COUNTED_ROWS / n_by)
@@ -351,7 +364,7 @@ class _Weighed:
         assert self.evidence is not None
         key = (first, second)
         if key not in self.pairs:
-            counts = self.evidence.find(TableRequest(key))
+            counts = self.evidence.standardise([TableRequest(key)])[0].counts
             # if the answer can be counted, so can any two of its variables
             assert counts is not None
             self.pairs[key] = counts, self.model.marginal(key)
@@ -432,16 +445,43 @@ class _Weighed:
         chances = means if self.source == "both" else numbers[0]
         return float(chances @ values), float(find_mean_errors(bound, posterior, means[None])[0])
 
+    def find_ranges(self, numbers: FloatArray, shift: float) -> FloatArray:
+        """Return the range of each number, (..., 2), if probabilities in samples without a target change by a shift."""
+        bound, name, counts = self.bound, self.bound.question.measure, self.counted[0]
+        if name not in ("P", "E") or self.evidence is None or counts is None:
+            raise PmfError(
+                f"shift is {shift}, and the answer is no P or E of counted samples; ask for one, and give the samples "
+                "that the model was fitted to"
+            )
+        every = self.evidence.find(TableRequest(bound.by, tuple(bound.sides[0].items())))
+        assert every is not None
+        lacking = 1 - counts.reshape(every.size, -1).sum(axis=1) / np.maximum(every.ravel(), 1)
+        low, high = 0.0, 1.0
+        if name == "E":
+            values = bound.schema[self.targets[0]].numeric_values()
+            low, high = float(values.min()), float(values.max())
+        moved = (lacking * shift * (high - low)).reshape(-1, 1)
+        ranges: FloatArray = np.clip(
+            np.stack([numbers - moved, numbers + moved], axis=-1), low, high
+        )
+        return ranges
+
     def doubt(self) -> list[str]:
         """Return a warning for each clear contradiction between counts and model."""
         if self.source == "model":
             return []
         found: dict[str, None] = {}
-        positions = (*self.bound.by, *self.targets)
-        for given, counts, side in zip(self.bound.sides, self.counted, self.sides, strict=True):
-            if counts is not None and side is not None and positions:
+        schema, positions = self.bound.schema, (*self.bound.by, *self.targets)
+        rows = zip(self.bound.sides, self.counted, self.standardised, self.sides, strict=True)
+        for given, counts, standardised, side in rows:
+            if counts is None or not positions:
+                continue
+            if standardised.by:
+                found[describe_shift(schema, positions, given, counts, standardised)] = None
+                counts = standardised.counts
+            if side is not None:
                 chances = side.marginal(positions)
-                doubts = doubt_model(self.bound.schema, positions, given, counts, chances)
+                doubts = doubt_model(schema, positions, given, counts, chances)
                 found |= dict.fromkeys(doubts)
         return list(found)
 

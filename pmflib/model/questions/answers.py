@@ -49,8 +49,8 @@ class Answer(Summarised):
         The answer itself: a number; the label or value of a level for quantiles; for several rows, a mapping from
         labels (or tuples of labels, if the rows have several) to numbers; for argmax, the most likely labels by name.
     more
-        Further columns: "samples" supporting each row, "counted" and "model" with the numbers from either alone, and
-        limits of quantiles.
+        Further columns: "samples" supporting each row, "counted" and "model" with the numbers from either alone,
+        "lowest" and "highest" with the range for a shift, and limits of quantiles.
     level
         Probability of the intervals.
     source
@@ -298,6 +298,7 @@ class AnswerRows:
     cells: IntArray | None
     counted: FloatArray | None
     by_model: FloatArray | None
+    ranges: FloatArray | None = None
 
     def list_rows(self) -> dict[str, Any]:
         """Return the fields of an `Answer` with its columns, labels, quantity, numbers, errors, intervals and value."""
@@ -328,6 +329,11 @@ class AnswerRows:
         for key, alone in (("counted", self.counted), ("model", self.by_model)):
             if alone is not None:
                 more[key] = [float(alone[pick]) for pick in picks]
+        if self.ranges is not None:
+            for key, ends in zip(
+                ("lowest", "highest"), np.moveaxis(self.ranges, -1, 0), strict=True
+            ):
+                more[key] = [float(ends[pick]) for pick in picks]
         errors, intervals = None, None
         if self.errors is not None:
             errors = np.array([self.errors[pick] for pick in picks])

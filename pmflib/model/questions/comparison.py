@@ -140,6 +140,7 @@ def compare_answers(
     top: int = 5,
     source: Source = "both",
     level: float = 0.95,
+    shift: float | None = None,
 ) -> AnswerComparison:
     """Compare the answers of two models to one question.
 
@@ -147,7 +148,7 @@ def compare_answers(
     ----------
     first, second
         The models; their schemas may differ if both have the variables and levels of the question.
-    question, top, source, level
+    question, top, source, level, shift
         As for `ask`.
     data
         Data that each model was fitted to, as for `ask`; None if not available.
@@ -166,7 +167,7 @@ def compare_answers(
     The standard error of a difference is the root of the sum of both squared errors, which is correct for independent
     samples and too large if both models were fitted to the same samples.
     """
-    options: dict[str, Any] = {"top": top, "source": source, "level": level}
+    options: dict[str, Any] = {"top": top, "source": source, "level": level, "shift": shift}
     answers = (
         ask(m, question, each, **options) for m, each in zip((first, second), data, strict=True)
     )

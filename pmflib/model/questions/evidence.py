@@ -28,6 +28,7 @@ from pmflib.counting.weighted_tables import (
     plan_stored_tables,
 )
 from pmflib.model.mixture import Mixture
+from pmflib.model.questions.gaps import Standardised, find_causes, plan_parts, standardise
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
@@ -72,6 +73,8 @@ class Evidence:
     plan_samples: Callable[[Sequence[TableRequest]], float] | None = None
     n_counted: int | None = None
     _known: dict[TableRequest, IntArray | None] = field(default_factory=dict)
+    _causes: dict[int, dict[int, float]] = field(default_factory=dict)
+    _standardised: dict[TableRequest, Standardised] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: object, model: Mixture, design: SurveyDesign | None = None) -> Evidence:
@@ -148,6 +151,41 @@ class Evidence:
         """Return the table of a request, int64 shaped by its targets' cardinalities; None if it cannot be counted."""
         self.count([request])
         return self._known[request]
+
+    def standardise(self, requests: Iterable[TableRequest]) -> list[Standardised]:
+        """Return tables, standardised if gaps depend on other variables.
+
+        They are as counted if the numbers of samples are effective, or if only a part of the samples was counted.
+        """
+        asked = list(requests)
+        wanted = [each for each in dict.fromkeys(asked) if each not in self._standardised]
+        self.count(self.expand(wanted))
+        if self.n_counted is None:
+            given = self.schema, wanted, self._causes, self._most_variables
+            found = standardise(self._count_all, *given)
+        else:
+            found = [Standardised(self.find(each)) for each in wanted]
+        self._standardised |= dict(zip(wanted, found, strict=True))
+        return [self._standardised[each] for each in asked]
+
+    def expand(self, requests: Sequence[TableRequest]) -> list[TableRequest]:
+        """List the tables that `standardise` counts, which include the requested ones."""
+        positions = {position for each in requests for position in each.positions}
+        unknown = sorted(positions - self._causes.keys())
+        self._causes |= {each: {} for each in unknown}
+        if unknown and not self.are_effective:
+            self._causes |= find_causes(self._count_all, self.schema, self.n_rows, unknown)
+        plans = plan_parts(self.schema, requests, self._causes, self._most_variables)
+        return list(dict.fromkeys(each for _, parts in plans for each in parts))
+
+    @property
+    def _most_variables(self) -> int | None:
+        """Maximum number of variables of a table; None if samples can be counted."""
+        return None if self.count_samples is not None else 2
+
+    def _count_all(self, requests: Sequence[TableRequest]) -> list[Any]:
+        self.count(requests)
+        return [self._known[each] for each in requests]
 
     def _is_known(self, request: TableRequest) -> bool:
         involved = {*request.targets, *(position for position, _ in request.given)}

@@ -30,8 +30,9 @@ class AnnotatorModel:
     variational
         Whether labels are weighted by the mean of the log-probability instead of the logarithm of the mean, so that
         poorly known workers have less weight.
-    balanced
-        Whether all classes have the same prior probability.
+    evenness
+        Share of the uniform distribution in the class prior, in [0, 1]; the rest is learnt. 1 makes all classes equally
+        probable.
     one_coin
         Whether each worker has one accuracy for all classes, and all mistakes are equally probable.
     votes
@@ -56,7 +57,7 @@ class AnnotatorModel:
 
     pseudo_count: float | None = None
     variational: bool = True
-    balanced: bool = False
+    evenness: float = 0.0
     one_coin: bool = False
     votes: bool = True
     n_subclasses: int = 1
@@ -70,7 +71,7 @@ class AnnotatorModel:
         Not with one coin, which cannot model a worker of constant labels, nor with balanced classes: both need the
         votes.
         """
-        return self.votes and not self.one_coin and not self.balanced
+        return self.votes and not self.one_coin and self.evenness < 1
 
     @property
     def copied_groups(self) -> tuple[tuple[int, ...], ...]:
@@ -90,12 +91,14 @@ class AnnotatorModel:
             raise PmfError(
                 f"pseudo_count is {self.pseudo_count}; give a finite number of at least 0"
             )
+        if not 0 <= self.evenness <= 1:
+            raise PmfError(f"evenness is {self.evenness}; give 0 to 1")
         if self.n_subclasses not in (1, 2):
             raise PmfError(f"n_subclasses is {self.n_subclasses}; give 1 or 2")
-        if self.n_subclasses == 2 and (self.one_coin or self.balanced or self.pseudo_count == 0):
+        if self.n_subclasses == 2 and (self.one_coin or self.pseudo_count == 0):
             raise PmfError(
-                f"n_subclasses is 2, with pseudo_count {self.pseudo_count}, one_coin {self.one_coin} and balanced "
-                f"{self.balanced}; give 1, or leave these at their defaults: subclasses need free and shrunk matrices"
+                f"n_subclasses is 2, with pseudo_count {self.pseudo_count} and one_coin {self.one_coin}; give 1, or "
+                "leave these at their defaults: subclasses need free and shrunk matrices"
             )
         if self.ordinal and (self.one_coin or self.pseudo_count == 0):
             raise PmfError(
@@ -183,9 +186,16 @@ class CrowdModel:
 
     @property
     def _state_prior(self) -> FloatArray:
-        if self.annotator_model.balanced or not self.states.any():
+        if not self.states.any():
             return np.full(self.states.size, 1.0 / self.states.size)
-        return np.asarray(self.states / self.states.sum())
+        found = self.states / self.states.sum()
+        evenness = self.annotator_model.evenness
+        if not evenness:
+            return np.asarray(found)
+        shares = np.maximum(found, FLOOR).reshape(self.annotator_model.n_subclasses, -1)
+        of_classes = shares.sum(axis=0)
+        drawn = (1 - evenness) * of_classes + evenness / of_classes.size
+        return np.asarray(shares * (drawn / of_classes)).reshape(-1)
 
     @property
     def _state_confusion(self) -> FloatArray:

@@ -28,13 +28,17 @@ store that its owner has shared remains shared."""
 
 def make_root(path: Path) -> None:
     """Create the folder of a store for its owner only; an existing folder is left unchanged."""
-    if not path.is_dir():
+    if path.is_dir():
+        return
+    if not path.parent.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(PRIVATE, exist_ok=True)
+        sync_file(path.parent.parent)
+    path.mkdir(PRIVATE, exist_ok=True)
+    sync_file(path.parent)
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents with the mode of the folder they are in; existing folders are left unchanged."""
+    """Create a folder and its parents durably, with the mode of the folder they are in; existing ones are unchanged."""
     while not path.is_dir():
         make_folder(path.parent)
         try:
@@ -44,6 +48,9 @@ def make_folder(path: Path) -> None:
             with suppress(FileNotFoundError):
                 if not stat.S_ISDIR(path.lstat().st_mode):
                     raise
+        else:
+            with suppress(FileNotFoundError):
+                sync_file(path.parent)
 
 
 def write_object(path: Path, content: bytes) -> None:
@@ -149,13 +156,12 @@ class LocalFolder(Objects):
         raise ObjectChangedError(name)
 
     def touch(self, name: str, content: bytes) -> None:
-        """Update the time of a file, or write it if it does not exist."""
+        """Update the time of a file, or write it atomically if it does not exist."""
         path = self.root / name
         if path.exists():
             os.utime(path)
         else:
-            make_folder(path.parent)
-            write_object(path, content)
+            self.put(name, content)
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete files."""

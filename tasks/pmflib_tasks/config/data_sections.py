@@ -115,6 +115,31 @@ class QualityConfig(Section):
         stop=0.2,
     )
     """Relative decrease of the number of encoded rows since the last run."""
+    lost_answers: GuardLimits = guard(
+        "restore the file, or deliver the new rows under another name", warn=0.005, stop=0.02
+    )
+    """Share of the answers of a changed file that the last run had, and that no changed or new file has; a lower
+    confidence bound. Not checked if ``removals_expected``."""
+    superseded_rows: GuardLimits = guard(
+        "check the times of the new rows, and their time zone: earlier rows supersede them",
+        warn=0.01,
+        stop=0.05,
+    )
+    """Share of the rows of new files with answers that differ from earlier rows, and that these supersede; a lower
+    confidence bound, or 1 if earlier rows supersede all. Not checked if ``schema.on_duplicate`` is "first"."""
+    empty_values: GuardLimits = guard(
+        "check the column of values in the new file: was it lost in an export?",
+        warn=0.05,
+        stop=0.15,
+    )
+    """Share of empty values of a column of a new file, beyond chance, minus the largest share in an earlier file; the
+    values of a long log are one column."""
+    damaged_rows: GuardLimits = guard(
+        "copy the file again: a row in quarantine holds many, or a block of zeros",
+        warn=0.01,
+        stop=0.04,
+    )
+    """Share of the rows of a new file that long rows in quarantine have swallowed; 1 if they hold a block of zeros."""
     file_size: GuardLimits = guard(
         "check that the file is complete, and has no repeated rows", warn=1.5
     )
@@ -188,7 +213,16 @@ class QualityConfig(Section):
         stop=6,
     )
     """Decrease of the mean pointwise mutual information of pairs of new answers, in standard deviations between earlier
-    runs."""
+    runs; in the first ten runs, between folds."""
+    column_agreement: GuardLimits = guard(
+        "check this column: was it exchanged, or shifted against its rows?", warn=5, stop=6.5
+    )
+    """In the first ten runs: the same for the pairs of one variable with all others, for the variable whose dependence
+    has fallen most."""
+    sample_agreement: GuardLimits = guard(
+        "check the identifiers: were they permuted, cut, or counted anew?", warn=4, stop=5
+    )
+    """In the first ten runs: the same for the pairs of new answers with earlier answers of the same samples."""
     known_samples: GuardLimits = guard(
         "check the identifiers: are they written as before, and from the same system?",
         warn=3,

@@ -238,6 +238,25 @@ def measure_sizes(changes: Changes, last: Sequence[FileAccount]) -> Iterator[Mea
         yield Measurement("file_size", change.subject, measured, sentence)
 
 
+def measure_superseded(rows: int, superseded: Mapping[bool, int]) -> Measurement:
+    """Measure the share of new rows that change nothing because earlier rows supersede them.
+
+    Parameters
+    ----------
+    rows
+        Encoded rows of new files.
+    superseded
+        Number of them that earlier rows supersede, by whether they agree with these. Rows that agree count only if all
+        rows are superseded.
+    """
+    n_differ, n_all = superseded.get(False, 0), sum(superseded.values())
+    share = bound_share(n_differ, rows)
+    if n_all == rows >= LEAST_ROWS_OF_TWINS:
+        share = 1.0
+    said = f"{n_all:,} of {rows:,} rows of new files are superseded by earlier rows, {n_differ:,} with other answers"
+    return Measurement("superseded_rows", "all new files", share, said)
+
+
 def find_new_columns(
     files: Sequence[FileAccount], changes: Changes, known: Collection[str] | None
 ) -> list[Measurement]:

@@ -9,6 +9,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.fitting.ranks import kinds
+from pmflib.fitting.ranks.fit_runs import WorkBudget
 from pmflib.fitting.ranks.sample_fits import split_samples
 from pmflib.fitting.tree_fit import MOST_STARTS
 from pmflib.model.forests.statistics import TreeParameters
@@ -46,7 +47,7 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
             return SimpleNamespace(parameters=plain)
 
     monkeypatch.setattr(kinds, "TreeFit", LearnsFromChooser)
-    found = kinds._ForestFits([split], 0, None).score(1, 0)
+    found = kinds._ForestFits([split], 0, None, WorkBudget(np.inf)).score(1, 0)
     held_out = split.held_out.codes
     assert seen[0][1] == seen[1][1] == MOST_STARTS // 2
     np.testing.assert_allclose(found[1::2], models[0].log_prob(held_out[1::2]))
@@ -55,6 +56,31 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
 
 def test_one_held_out_sample_does_both(split):
     alone = replace(split, held_out=split.held_out[:1])
-    found = kinds._ForestFits([alone], 0, None).score(1, 0)
+    found = kinds._ForestFits([alone], 0, None, WorkBudget(np.inf)).score(1, 0)
     assert found.shape == (1,)
     assert np.isfinite(found).all()
+
+
+@pytest.fixture
+def copied():
+    """Pairs of equal columns, which forests explain and a few classes do not."""
+    rng = np.random.default_rng(1)
+    codes = np.repeat(rng.integers(0, 3, (600, 3)), 2, axis=1)
+    moved = rng.random(codes.shape) < 0.1
+    codes = np.where(moved, rng.integers(0, 3, codes.shape), codes)
+    return split_samples(DenseBlock(codes), None, pmf.Schema.from_cardinalities([3] * 6), None)
+
+
+def test_choose_kind__forests_beyond_the_budget_are_left_out_and_said_so(copied):
+    assert kinds.choose_kind(copied).kind == "forests"
+    budget = WorkBudget(1e-6)
+    found = kinds.choose_kind(copied, budget=budget)
+    assert {point.settings["kind"] for point in found.ranks.points} == {"classes"}
+    assert "forests" in found.left_out
+    assert budget.left < 0
+
+
+def test_choose_kind__forests_that_are_asked_for_have_at_least_one_candidate(copied):
+    found = kinds.choose_kind(copied, is_forced=True, budget=1e-6)
+    assert (found.kind, found.rank) == ("forests", 1)
+    assert "forests" in found.left_out

@@ -456,9 +456,11 @@ def test_evidence__counts_what_was_not_counted_yet_once(monkeypatch):
     ):
         passes.clear()
         MODEL.ask(text, data)
-        assert len(passes) == 1
+        # gaps, what they depend on, and the answer
+        assert len(passes) <= 3
+        passes.clear()
         MODEL.ask(text, data)
-        assert len(passes) == 1
+        assert not passes
     request = TableRequest((0, 1), ((3, (1, 2)),))
     assert np.array_equal(data.find(request), count(CODES, [0, 1], {3: (1, 2)}))
     assert evidence.Evidence.of(data, MODEL) is data

@@ -135,7 +135,7 @@ def test_update_crowd_model__one_coin_is_right_alike_and_wrong_alike():
 
 
 def test_update_crowd_model__balanced_classes_have_equal_prior():
-    found = update_crowd_model(np.ones((2, 2)), np.array([9.0, 1.0]), AnnotatorModel(balanced=True))
+    found = update_crowd_model(np.ones((2, 2)), np.array([9.0, 1.0]), AnnotatorModel(evenness=1.0))
     assert found.prior.tolist() == [0.5, 0.5]
 
 
@@ -305,6 +305,6 @@ def test_update_crowd_model__refuses_what_does_not_fit():
         AnnotatorModel(pseudo_count=-1.0)
     with pytest.raises(pmf.PmfError, match="n_subclasses is 3"):
         AnnotatorModel(n_subclasses=3)
-    for other in ({"balanced": True}, {"one_coin": True}, {"pseudo_count": 0.0}):
+    for other in ({"one_coin": True}, {"pseudo_count": 0.0}):
         with pytest.raises(pmf.PmfError, match="n_subclasses is 2, with pseudo_count"):
             AnnotatorModel(n_subclasses=2, **other)

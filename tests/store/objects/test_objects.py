@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pmflib.store.objects import local_folder
 from pmflib.store.objects.addresses import open_objects
 from pmflib.store.objects.interface import ObjectChangedError
 
@@ -99,3 +100,12 @@ def test_put_file__and_back(objects, tmp_path, size):
     assert digest == hashlib.sha256(content[:size]).hexdigest()
     assert (tmp_path / "out").read_bytes() == content[:size]
     assert [metadata.size for metadata in objects.list_objects("large")] == [size]
+
+
+def test_create__the_entries_of_all_new_folders_are_flushed(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(local_folder, "sync_file", lambda path: flushed.append(path))
+    local_folder.make_root(tmp_path / "a" / "store")
+    open_objects(tmp_path / "a" / "store").create("runs/@gc/000001.json", b"x")
+    root = tmp_path / "a" / "store"
+    assert {tmp_path, tmp_path / "a", root, root / "runs", root / "runs" / "@gc"} <= set(flushed)

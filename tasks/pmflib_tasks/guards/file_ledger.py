@@ -1,0 +1,230 @@
+"""Ledger of answers by file: what files of the last run have lost, and what new files lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.hashing import HashArray
+from pmflib.display.summary import percent
+from pmflib.ingest.dataset.assembly import SpilledRows, read_spilled_rows
+from pmflib.ingest.dataset.file_accounts import FileAccount
+from pmflib.ingest.dataset.identifiers import hash_identifiers
+from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
+from pmflib.ingest.dataset.spills import is_among
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import SAMPLES, FileStep, list_file_steps, list_sources
+from pmflib.store.sample_blocks import list_blocks, read_block
+from pmflib.store.zarr_arrays import read_arrays
+from pmflib_tasks.guards.findings import Measurement
+from pmflib_tasks.guards.row_guards import Changes, bound_share
+
+ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Multiplier that spreads levels over 64 bits (Knuth 1998, The Art of Computer Programming 3, section 6.4)."""
+SECTOR = "\0" * 512
+"""Zeros of a sector that a disk has lost."""
+LONG_ROW = 3.0
+"""Multiple of the mean length beyond which a quarantined row has swallowed others."""
+MEASURED_SUFFIXES = (".csv", ".tsv", ".txt")
+"""Suffixes of files whose number of bytes is that of their rows: neither compressed nor Parquet."""
+
+
+def measure_losses(
+    store: Store, dataset: Reference, last: Reference, changes: Changes, schema: Schema, layout: str
+) -> Iterator[Measurement]:
+    """Count the answers that files of the last run had and that no changed or new file has: guard ``lost_answers``.
+
+    Parameters
+    ----------
+    store, dataset, last
+        Datasets of this run and of the last run, encoded with one schema.
+    changes
+        Differences of the files.
+    schema, layout
+        Variables and levels, and layout of the sources.
+
+    Notes
+    -----
+    Only the parts of files that have changed are read. Without identifiers, an answer is lost if neither the row of the
+    same number nor a whole row like it is left, whichever loses less.
+    """
+    now, before = list_file_steps(store, dataset), list_file_steps(store, last)
+    known, current = ({step.step.identity for step in steps} for steps in (before, now))
+    digests = {step.source.digest for step in now}
+    changed = {
+        change.former.name: change.former
+        for change in changes.new
+        if change.former and change.former.digest not in digests
+    }
+    if not changed:
+        yield Measurement(
+            "lost_answers", "all files", 0, "no file of the last run has lost answers"
+        )
+        return
+    new = [step for step in now if step.step.identity not in known]
+    has_names = all(step.step.kind == "spill" for step in new)
+    nothing = np.empty(0, np.uint64)
+    held = np.unique(
+        np.concatenate([nothing, *(_read_keys(store, [step], schema, layout) for step in new)])
+        if has_names
+        else nothing
+    )
+    for name, former in changed.items():
+        gone = [s for s in before if s.name == name and s.step.identity not in current]
+        if has_names and all(step.step.kind == "spill" for step in gone):
+            answers = (_read_keys(store, [step], schema, layout) for step in gone)
+            lost = sum(int(np.count_nonzero(~is_among(each, held))) for each in answers)
+        else:
+            own = [step for step in new if step.name == name]
+            parts = (_read_codes(store, steps, schema) for steps in (gone, own, new))
+            lost = _count_lost_answers(*parts)
+        total = int(former.level_counts.sum())
+        share = percent(lost / max(total, 1))
+        said = f"{name}: {lost:,} of {total:,} answers of the last run are gone or changed: {share}"
+        yield Measurement("lost_answers", name, bound_share(lost, total), said)
+
+
+def _count_lost_answers(former: IntArray, own: IntArray, new: IntArray) -> int:
+    """Count the answers of rows without identifiers that are lost, by the number of the row or by whole rows.
+
+    Parameters
+    ----------
+    former, own
+        Codes of the changed parts of a file in the last run, and now.
+    new
+        Codes of all new parts of files.
+    """
+    n_rows = min(len(former), len(own))
+    kept = former[:n_rows] == own[:n_rows]
+    in_place = np.count_nonzero((former[:n_rows] >= 0) & ~kept) + np.count_nonzero(
+        former[n_rows:] >= 0
+    )
+    rows, index = np.unique(np.concatenate([former, new]), axis=0, return_inverse=True)
+    sides = (index.ravel()[: len(former)], index.ravel()[len(former) :])
+    n_former, n_new = (np.bincount(side, minlength=len(rows)) for side in sides)
+    whole = np.maximum(n_former - n_new, 0) @ (rows >= 0).sum(axis=1)
+    return int(min(in_place, whole))
+
+
+def _read_codes(store: Store, steps: Sequence[FileStep], schema: Schema) -> IntArray:
+    """Read the codes of partitions of rows without identifiers, in the order of the file; spills have none."""
+    found = [np.empty((0, schema.n_variables), np.int64)]
+    for step in steps:
+        if step.step.kind == "spill":
+            continue
+        path = store.locate(step.step) / SAMPLES
+        blocks = list(list_blocks(path))
+        if blocks:
+            rows = np.concatenate([block.rows for block in blocks])
+            codes = np.concatenate([read_block(block).to_codes(schema.offsets) for block in blocks])
+            numbers = read_arrays(path, ["row"])[0]["row"]
+            found.append(codes[np.argsort(numbers[rows])].astype(np.int64))
+    return np.concatenate(found)
+
+
+def _read_keys(store: Store, steps: Sequence[FileStep], schema: Schema, layout: str) -> HashArray:
+    """Read a key of the sample and the level of each answer of some spills."""
+    rows = read_answers(store, steps, schema, layout)
+    hashes, levels = hash_identifiers(rows.samples), rows.values
+    if levels.ndim == 2:
+        samples, variables = np.nonzero(levels >= 0)
+        hashes = hashes[samples]
+        levels = schema.offsets[variables] + levels[samples, variables]
+    answered = levels >= 0
+    keys: HashArray = hashes[answered] + ODD * levels[answered].astype(np.uint64)
+    return keys
+
+
+def read_answers(
+    store: Store, steps: Sequence[FileStep], schema: Schema, layout: str
+) -> SpilledRows:
+    """Read all rows of some spills, in their order."""
+    return read_spilled_rows(
+        [store.locate(step.step) for step in steps],
+        [step.name for step in steps],
+        schema,
+        layout,
+        -np.inf,
+        lambda spill: pa.Table.from_batches(spill.read_pages(), spill.fields),
+    )
+
+
+def measure_empty(
+    changes: Changes, last: Sequence[FileAccount], schema: Schema, layout: str
+) -> Iterator[Measurement]:
+    """Compare the share of empty values of each new file, by column, with the largest of an earlier file.
+
+    Parameters
+    ----------
+    changes
+        Differences of the files.
+    last
+        Files of the last run.
+    schema, layout
+        Variables and levels, and layout of the sources. The values of a long file are one column.
+
+    Yields
+    ------
+    For each new file the measurement of the guard ``empty_values`` of the column whose share has grown most; none
+    without earlier files.
+    """
+    comparable = [file for file in last if file.level_counts.size == schema.n_levels]
+    comparable = [file for file in comparable if file.rows.rows_encoded]
+    if not comparable:
+        return
+    long = layout == "long"
+    starts = np.zeros(1, np.int64) if long else schema.offsets[:-1]
+    names = ("the value",) if long else schema.names
+
+    def count_empty(file: FileAccount) -> IntArray:
+        empty: IntArray = file.rows.rows_encoded - np.add.reduceat(file.level_counts, starts)
+        return np.maximum(empty, 0)
+
+    usual = np.max([count_empty(file) / file.rows.rows_encoded for file in comparable], axis=0)
+    for change in changes.new:
+        if not (rows := change.file.rows.rows_encoded):
+            continue
+        empty = count_empty(change.file)
+        more = [bound_share(n, rows) for n in empty.tolist()] - usual
+        column = int(np.argmax(more))
+        said = (
+            f"{change.subject}: {names[column]} is empty in {empty[column]:,} of {rows:,} rows, "
+            f"{percent(empty[column] / rows)}; in earlier files in at most {percent(usual[column])}"
+        )
+        yield Measurement("empty_values", change.subject, max(float(more[column]), 0.0), said)
+
+
+def measure_damage(
+    store: Store, dataset: Reference, files: Sequence[FileAccount], changes: Changes
+) -> Iterator[Measurement]:
+    """Estimate the share of rows that quarantined rows of each new file have swallowed: guard ``damaged_rows``.
+
+    A block of zeros, or a lost quotation mark, makes one long row of many. A sector of zeros counts as all rows.
+    """
+    n_bytes = {file.name: file.bytes or 0 for file in list_sources(store, dataset)}
+    new = {change.file.name for change in changes.new}
+    subjects = {file.name: file for file in files if file.name in new and file.rows.rows_unfit}
+    raw: dict[str, list[pa.Array]] = {name: [] for name in subjects}
+    for step in list_file_steps(store, dataset):
+        if step.name in subjects:
+            for batch in read_part(store.locate(step.step) / QUARANTINE, None):
+                raw[step.name].append(batch["raw"])
+    for name, file in subjects.items():
+        texts = pa.chunked_array(raw[name], pa.string())
+        rows = file.rows.rows_in
+        lengths = pc.binary_length(texts).to_numpy().astype(np.float64)
+        swallowed = 0.0
+        if PurePath(name).suffix.lower() in MEASURED_SUFFIXES and rows > lengths.size:
+            mean = max((n_bytes[name] - float(lengths.sum())) / (rows - lengths.size), 1.0)
+            swallowed = float((lengths[lengths > LONG_ROW * mean] / mean - 1).sum())
+        zeros = bool(pc.any(pc.match_substring(texts, SECTOR)).as_py())
+        share = 1.0 if zeros else swallowed / (rows + swallowed)
+        said = f"{name}: rows in quarantine are as long as {swallowed:,.0f} rows more"
+        said += ", and hold a block of zeros" if zeros else ""
+        yield Measurement("damaged_rows", name, share, said)
