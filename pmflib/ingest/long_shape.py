@@ -29,6 +29,8 @@ LEAST_ANSWERS = 1.5
 """Least average number of rows per sample and per variable: a column that never repeats identifies rows."""
 MOST_WAVES = 30
 """Largest number of distinct waves."""
+DUPLICATES = 0.1
+"""Rows beyond one for each sample, relative to the samples, up to which they are duplicates, not waves; not tuned."""
 WAVE_CELLS = 2_000_000
 """Number of cells that are read to find the column of waves."""
 MOST_VALUES = 100
@@ -114,7 +116,7 @@ def note_waves(
 
     Returns
     -------
-    The note, with the ways out; None if each sample has one row, or no column of samples is known.
+    The note, with the ways out; None if samples have one row but for duplicates, or no column of samples is known.
     """
     sample = config.sample if shape is None else shape.sample
     if sample is None:
@@ -123,7 +125,7 @@ def note_waves(
     if sample not in names:
         return None
     (known,), (rows,) = _read_distinct(sources[0], config, [sample])
-    if len(known) == len(rows):
+    if len(rows) <= (1 + DUPLICATES) * len(known):
         return None
     texts, codes = _read_distinct(sources[0], config, names, WAVE_CELLS // len(names))
     place = names.index(sample)

@@ -231,7 +231,6 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
     ("arguments", "code", "message"),
     [
         (["infer", "absent.csv"], 3, "absent.csv"),
-        (["infer", "a.csv", "--delimiter", "|"], 3, "--delimiter"),
         (["infer", "a.csv", "--delimiter", ""], 2, "delimiter"),
         (["infer", "a.csv", "--encoding", "utf-9"], 2, "'utf-9'"),
         (["infer", "u.csv"], 3, "u.csv"),
