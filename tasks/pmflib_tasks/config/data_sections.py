@@ -220,7 +220,7 @@ class QualityConfig(Section):
     """In the first ten runs: the same for the pairs of one variable with all others, for the variable whose dependence
     has fallen most."""
     sample_agreement: GuardLimits = guard(
-        "check the identifiers: were they permuted, cut, or counted anew?", warn=4, stop=5
+        "check the identifiers: were they permuted, cut, or counted anew?", warn=4, stop=6
     )
     """In the first ten runs: the same for the pairs of new answers with earlier answers of the same samples."""
     known_samples: GuardLimits = guard(
