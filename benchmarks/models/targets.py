@@ -28,9 +28,10 @@ import sklearn.datasets
 
 import pmflib as pmf
 from benchmarks.data import DATA
+from pmflib.core.blocks import DenseBlock
+from pmflib.fitting.rivals import fit_logistic_regression
 from pmflib.fitting.starts import read_naive_bayes
 from pmflib.model.measures import Measure, measure_all
-from pmflib_tasks.scoring.prediction import SampledRows, fit_logistic_regression
 
 MAX_ROWS = 5000
 N_PARTS = 10
@@ -166,7 +167,7 @@ def predict_all(
     if verbose:
         print(f"  rank {model.rank}: {'; '.join(notes)}", flush=True)
     regression = fit_logistic_regression(
-        SampledRows(train), SampledRows(codes[validation]), schema.cardinalities, 0, bayes.prior
+        DenseBlock(train), DenseBlock(codes[validation]), schema.cardinalities, 0, bayes.prior
     )
     tested = codes[test]
     return tested[:, 0].astype(np.int64), {

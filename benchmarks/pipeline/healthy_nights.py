@@ -2,10 +2,10 @@
 
     python -m benchmarks.pipeline.healthy_nights --nights 100 --seeds 3
 
-draws nights of a rating log and of a survey whose sizes and populations vary, and of logs whose people return, answer
-again and become more, takes each night's file against those before it with the guards at their defaults, and prints how
-many nights were stopped and warned of. A folder of
-ml-100k as argument adds the ratings of MovieLens in deliveries by time.
+draws nights of a rating log and of a survey whose sizes and populations vary, by chance and with the day of the week,
+and of logs whose people return, answer again and become more, takes each night's file against those before it with the
+guards at their defaults, and prints how many nights were stopped and warned of. A folder of ml-100k as argument adds
+the ratings of MovieLens in deliveries by time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.pipeline.simulated_nights import make_rating_log, make_returning_log, make_survey
+from benchmarks.pipeline.simulated_nights import (
+    Generator,
+    make_rating_log,
+    make_returning_log,
+    make_survey,
+)
 from pmflib.core.arrays import IntArray
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.ingest.dataset.accounts import Account, TimeSpan
@@ -29,6 +34,11 @@ from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.schema import Schema, Variable
 from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.dependence_guards import (
+    can_compare,
+    measure_folds,
+    measure_young,
+)
 from pmflib_tasks.guards.drift import (
     MOST_LEVELS,
     LiveData,
@@ -38,10 +48,12 @@ from pmflib_tasks.guards.drift import (
     measure_dependence,
     measure_drift,
 )
-from pmflib_tasks.guards.findings import Finding, assess
+from pmflib_tasks.guards.file_ledger import measure_empty
+from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.guards.identity_guards import (
     Night,
     find_twins,
+    is_young,
     measure_forms,
     measure_night,
 )
@@ -50,6 +62,8 @@ from pmflib_tasks.guards.time_guards import Clock, measure_times
 
 CLOCK = Clock(datetime(2026, 11, 1, tzinfo=UTC))
 N_FOLDS = 16
+WEEKLY = 0.15
+"""Largest share of a night's samples that one latent state has on top of its own, in the middle of a week."""
 UNFIT = 0.005
 """Share of rows of a healthy night that do not fit."""
 
@@ -64,14 +78,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
-    print("nights                   checked  stopped  warned  guards that warned")
+    print("nights                           checked  stopped  warned  guards that warned")
     for make in (make_rating_log, make_survey):
         for seed in range(options.first_seed, options.first_seed + options.seeds):
             generator = make(seed)
             rng = np.random.default_rng([seed, 1])
-            drawn = (generator.draw(rng) for _ in range(options.nights))
-            checked = check_nights(generator.schema, generator.layout, drawn, seed)
-            show(f"{make.__name__} {seed}", checked)
+            for name, drawn in (
+                (make.__name__, (generator.draw(rng) for _ in range(options.nights))),
+                (f"{make.__name__} by week", draw_weeks(generator, options.nights, rng)),
+            ):
+                checked = check_nights(generator.schema, generator.layout, drawn, seed)
+                show(f"{name} {seed}", checked)
     for seed in range(options.first_seed, options.first_seed + options.seeds):
         log, rng = make_returning_log(seed), np.random.default_rng([seed, 1])
         drawn = (log.draw(rng) for _ in range(options.nights))
@@ -82,6 +99,15 @@ def main() -> None:
             show(f"ml-100k, 30 by {name}", check_log(schema, rows))
 
 
+def draw_weeks(generator: Generator, n_nights: int, rng: np.random.Generator) -> Iterator[IntArray]:
+    """Codes of nights whose population changes with the day of the week."""
+    first = np.zeros(generator.prior.size)
+    first[0] = 1.0
+    for night in range(n_nights):
+        share = WEEKLY * (1 + np.sin(2 * np.pi * night / 7)) / 2
+        yield replace(generator, prior=(1 - share) * generator.prior + share * first).draw(rng)
+
+
 def show(name: str, checked: Iterator[list[Finding]]) -> None:
     """Print a line for the nights of one generator."""
     n_nights, actions, guards = 0, Counter[str](), Counter[str]()
@@ -90,7 +116,7 @@ def show(name: str, checked: Iterator[list[Finding]]) -> None:
         reached = {finding.action for finding in findings}
         actions["stop" if "stop" in reached else "warn" if "warn" in reached else "pass"] += 1
         guards.update({each.guard for each in findings if not each.passed})
-    line = f"{name:24}  {n_nights:6}  {actions['stop']:7}  {actions['warn']:6}"
+    line = f"{name:32}  {n_nights:6}  {actions['stop']:7}  {actions['warn']:6}"
     print(f"{line}  {', '.join(f'{guard} {n}' for guard, n in guards.items())}".rstrip())
 
 
@@ -160,7 +186,11 @@ def check_log(schema: Schema, nights: Iterator[IntArray]) -> Iterator[list[Findi
         night = Night(
             len(samples), before, len(rows), int(repeated.sum()), int((repeated & agreeing).sum())
         )
-        found = checker.check(account, count_pairs(known, schema, n_folds=N_FOLDS).tables, night)
+        own = np.full_like(known, -1)
+        own[rows[:, 0], rows[:, 1]] = rows[:, 2]
+        inside = count_pairs(own[samples], schema, n_folds=1).tables[0]
+        total = count_pairs(known, schema, n_folds=N_FOLDS).tables
+        found = checker.check(account, total, night, inside)
         if found is not None:
             yield found
 
@@ -186,7 +216,9 @@ class NightChecker:
         """Name of the next file."""
         return f"night-{len(self._files):03}"
 
-    def check(self, account: FileAccount, total: IntArray, night: Night) -> list[Finding] | None:
+    def check(
+        self, account: FileAccount, total: IntArray, night: Night, inside: IntArray | None = None
+    ) -> list[Finding] | None:
         """Findings of a night; None of the first.
 
         Parameters
@@ -197,6 +229,8 @@ class NightChecker:
             Pair counts of all samples after it, int64 of shape (n_folds, n_levels, n_levels).
         night
             Whose its rows are.
+        inside
+            Pair counts of its answers alone; None if no sample returns.
         """
         findings, last = None, self._total
         files, schema, config = self._files, self._schema, self._config
@@ -213,6 +247,8 @@ class NightChecker:
                     after, changes.new, CLOCK, lambda name, time: 0, config.future_hours
                 ),
             ]
+            measured += measure_empty(changes, files, schema, self._layout)
+            young: list[Measurement] = []
             live = LiveData(files, np.einsum("fll->fl", last))
             tests = find_file_drift(schema, self._layout, live, changes.new)
             if schema.n_levels <= MOST_LEVELS:
@@ -222,7 +258,15 @@ class NightChecker:
                 if (added := find_added(now - before)) is not None:
                     dependence = measure_dependence(schema, added, before)
                     night = replace(night, dependence=dependence)
-            measured += [*measure_drift(tests, config), *measure_night(night, self._nights)]
+                    if is_young(self._nights) and can_compare(schema):
+                        own = added if inside is None else inside
+                        known = measure_folds(schema, last, before)
+                        young = measure_young(
+                            schema, known, own, np.maximum(added - own, 0), before
+                        )
+            done = {each.guard for each in young}
+            nightly = (n for n in measure_night(night, self._nights) if n.guard not in done)
+            measured += [*measure_drift(tests, config), *young, *nightly]
             findings = assess(measured, config)
             self._nights.append(night)
         files.append(account)

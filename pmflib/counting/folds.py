@@ -251,27 +251,3 @@ def read_schema(cardinalities: IntArray | Sequence[int] | Schema) -> Schema:
             f"cardinalities is an array of shape {cardinalities.shape}: pass the samples first, then the schema"
         )
     return Schema.from_cardinalities(cardinalities)
-
-
-def infer_schema(samples: object) -> Schema:
-    """Infer the schema of samples in memory, either a table (`Schema.infer`) or codes (from the largest codes).
-
-    Parameters
-    ----------
-    samples
-        A table; or integers of shape (n_rows, n_variables), -1 missing, at least one row.
-
-    Raises
-    ------
-    SchemaError
-        If an array contains no codes, or no column of a table can be a variable.
-    """
-    if not isinstance(samples, np.ndarray):
-        return Schema.infer(samples)
-    if samples.ndim != 2 or not samples.size or not np.issubdtype(samples.dtype, np.integer):
-        raise SchemaError(
-            f"codes is an array of {samples.dtype} of shape {samples.shape}; codes are integers of shape "
-            "(n_rows, n_variables), at least one row, -1 where missing"
-        )
-    # in 64 bits, since 127 + 1 overflows in 8
-    return Schema.from_cardinalities(np.maximum(samples.max(axis=0).astype(np.int64) + 1, 1))

@@ -20,7 +20,6 @@ from pmflib.counting.folds import (
     FoldedCounts,
     check_folds,
     count_in_samples,
-    infer_schema,
     read_schema,
 )
 from pmflib.counting.stored_tables import KIND, CountsWriter, StoredTables
@@ -290,7 +289,7 @@ def count_pairs(
             "codes is an iterator over batches, from which no schema can be inferred: give one, for example from "
             "pmflib.Schema.infer(batch)"
         )
-    schema = infer_schema(codes) if cardinalities is None else read_schema(cardinalities)
+    schema = Schema.infer(codes) if cardinalities is None else read_schema(cardinalities)
     if (
         cardinalities is not None
         and not isinstance(cardinalities, Schema)
@@ -310,7 +309,7 @@ def count_pairs(
             )
         count_batches(codes, schema, total.tables, total.n_rows)
         return total
-    if not isinstance(codes, np.ndarray):
+    if not isinstance(codes, np.ndarray) or schema.holds_answers(codes):
         codes = schema.encode(codes)
     schema.check_shape(codes)
     if weight is not None:

@@ -194,7 +194,7 @@ def _open(known: object) -> pa.Table:
                 for name, values in zip(COLUMNS, columns, strict=True)
             }
         )
-    table = as_arrow(known)
+    table = as_arrow(known, COLUMNS)
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         raise SchemaError(
             f"known lacks the columns {absent}; it has {table.column_names[:12]}: name them {list(COLUMNS)}"

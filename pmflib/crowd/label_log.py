@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,8 +14,8 @@ import pyarrow.compute as pc
 
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.core.errors import PmfError, SchemaError
-from pmflib.core.texts import list_near
+from pmflib.core.errors import PmfError, SchemaError, SchemaWarning
+from pmflib.core.texts import list_near, list_some
 from pmflib.crowd.known_labels import KnownTasks
 from pmflib.schema.class_names import make_class_variable, sort_names, unify_classes
 from pmflib.schema.tables import as_arrow
@@ -121,12 +122,13 @@ def read_labels(
     Warns
     -----
     SchemaWarning
-        If labels with different spellings are merged, or there are more than a hundred different labels.
+        If labels are not among ``classes``, labels with different spellings are merged, or there are more than a
+        hundred different labels.
     """
     _check_policies(on_repeated, on_unknown)
     if is_matrix(table, COLUMNS):
         table = list_labels(table)
-    columns = pick_columns(as_arrow(table))
+    columns = pick_columns(as_arrow(table, COLUMNS))
     tasks, task_names = encode_values(columns["task"])
     workers, worker_names = encode_values(columns["worker"])
     (codes, class_names), is_ordered = encode_labels(columns["label"], classes)
@@ -136,6 +138,16 @@ def read_labels(
         raise SchemaError(
             f"label {columns['label'][row].as_py()!r} of row {row} is not among the classes "
             f"{class_names.to_pylist()}; add it, or pass on_unknown='quarantine'"
+        )
+    n_unknown = int((reason == _REASONS.index("unknown_label")).sum())
+    if n_unknown:
+        row = int(np.flatnonzero(reason == _REASONS.index("unknown_label"))[0])
+        warnings.warn(
+            f"{n_unknown:,} of {len(reason):,} labels, as {columns['label'][row].as_py()!r} of row {row}, are not "
+            f"among the classes {list_some(class_names.to_pylist(), SHOWN)}, and are set aside; add them to classes, "
+            "or take these rows out",
+            SchemaWarning,
+            stacklevel=3,
         )
     n_workers, n_classes = len(worker_names), len(class_names)
     if not n_classes:
@@ -288,7 +300,7 @@ def pick_columns(table: pa.Table) -> pa.Table:
     Raises
     ------
     SchemaError
-        If one is absent, or has nested values.
+        If one is absent.
     """
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         near = [list_near(name, table.column_names, 1) for name in absent]
@@ -297,16 +309,7 @@ def pick_columns(table: pa.Table) -> pa.Table:
         raise SchemaError(
             f"columns {absent} are absent; the table has {table.column_names[:12]}: name them {list(COLUMNS)}{hint}"
         )
-    columns = table.select(list(COLUMNS))
-    for index, field in enumerate(columns.schema):
-        if pa.types.is_nested(field.type):
-            raise SchemaError(
-                f"column {field.name!r} holds {field.type}; a value is a text, a number or a boolean, one label per row"
-            )
-        if field.type == pa.string_view():
-            # Arrow can neither sort nor take them yet
-            columns = columns.set_column(index, field.name, columns[index].cast(pa.string()))
-    return columns
+    return table.select(list(COLUMNS))
 
 
 def encode_labels(

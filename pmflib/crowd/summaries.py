@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -98,7 +99,7 @@ def _describe_range(numbers: IntArray) -> str:
 
 
 def _tabulate_classes(log: LabelLog, labels: pa.Table) -> SummaryTable:
-    codes = pc.index_in(labels["label"], log.classes).to_numpy()
+    codes = pc.index_in(labels["label"].drop_null(), log.classes).to_numpy()
     n_tasks = np.bincount(codes, minlength=log.n_classes)
     rows = [
         (
@@ -145,8 +146,8 @@ def _tabulate_tasks(asked: pa.Table, n_tasks: int) -> SummaryTable:
     rows = [
         (
             cut(str(each["task"])),
-            cut(str(each["label"])),
-            percent(each["confidence"]),
+            cut("" if each["label"] is None else str(each["label"])),
+            percent(math.nan if each["confidence"] is None else each["confidence"]),
             format_count(each["n_labels"]),
             cut("" if each["worker"] is None else str(each["worker"])),
         )

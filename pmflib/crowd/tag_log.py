@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError
 from pmflib.crowd.label_log import (
+    COLUMNS,
     encode_labels,
     encode_values,
     find_unfit,
@@ -88,7 +89,7 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
     SchemaError
         If a column is absent, or there is no tag or no tagging.
     """
-    columns = pick_columns(_unroll(as_arrow(table)))
+    columns = pick_columns(_unroll(as_arrow(table, COLUMNS, lists=("label",))))
     (tasks, task_names), (workers, worker_names) = (
         encode_values(columns[name]) for name in ("task", "worker")
     )

@@ -161,14 +161,22 @@ class Aggregation(Labelling, Summarised):
 
     @property
     def labels(self) -> pa.Table:
-        """Arrow table with a row per task: task, label, confidence, n_labels, known."""
+        """Arrow table with a row per task: task, label, confidence, n_labels, known.
+
+        Label and confidence are null if nothing is known of a task: no worker labelled it, its label is not known, and
+        no classifier predicts it.
+        """
+        n_labels, is_known = np.diff(self.log.block.indptr), self.log.is_known
+        is_blank = (n_labels == 0) & ~is_known
+        if self.predictions is not None:
+            is_blank &= np.isnan(self.predictions).any(axis=1)
         return pa.table(
             {
                 "task": self.log.tasks,
-                "label": self.log.classes.take(pa.array(self.codes)),
-                "confidence": self.confidence,
-                "n_labels": np.diff(self.log.block.indptr),
-                "known": self.log.is_known,
+                "label": self.log.classes.take(pa.array(self.codes, mask=is_blank)),
+                "confidence": pa.array(self.confidence, mask=is_blank),
+                "n_labels": n_labels,
+                "known": is_known,
             }
         )
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from sklearn.utils.validation import validate_data
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import PmfError, SchemaError
 from pmflib.schema import Variable
 from pmflib.schema.tables import as_arrow
 from pmflib.schema.variable import is_absent, read_number
@@ -53,29 +53,33 @@ class UserTable:
 
         Raises
         ------
-        ValueError
-            If the table has no rows or columns, contains infinity, or has other features than in fit.
+        SchemaError
+            If the table has no rows or columns, contains infinity or something that is no value, or has other features
+            than in fit.
         """
-        if is_frame(table):
-            validate_data(estimator, table, reset=reset, skip_check_array=True)
-            for what, size in zip(("sample", "feature"), table.shape, strict=True):
-                if not size:
-                    raise ValueError(
-                        f"Found array with 0 {what}(s) (shape={tuple(table.shape)}) while a minimum of 1 is required "
-                        f"by {type(estimator).__name__}."
-                    )
-            columns = as_arrow(table)
-            if not reset and not hasattr(estimator, "feature_names_in_"):
-                # fitted to an array: columns are matched by position
-                table = np.asarray(table)
-        else:
-            table = validate_data(
-                estimator, table, reset=reset, dtype=None, ensure_all_finite="allow-nan"
-            )
-            columns = as_arrow({f"x{position}": column for position, column in enumerate(table.T)})
+        try:
+            if is_frame(table):
+                columns = as_arrow(table)
+                validate_data(estimator, _name_alike(table), reset=reset, skip_check_array=True)
+                for what, size in zip(("sample", "feature"), table.shape, strict=True):
+                    if not size:
+                        raise SchemaError(
+                            f"Found array with 0 {what}(s) (shape={tuple(table.shape)}) while a minimum of 1 is "
+                            f"required by {type(estimator).__name__}."
+                        )
+            else:
+                table = validate_data(
+                    estimator, table, reset=reset, dtype=None, ensure_all_finite="allow-nan"
+                )
+                names = [f"x{position}" for position in range(table.shape[1])]
+                columns = as_arrow(dict(zip(names, table.T, strict=True)))
+        except PmfError:
+            raise
+        except ValueError as error:
+            raise SchemaError(str(error)) from error
         for name, column in zip(columns.column_names, columns.columns, strict=True):
             if pa.types.is_floating(column.type) and np.isinf(column.to_numpy()).any():
-                raise ValueError(f"Input X contains infinity in column {name!r}; make it missing")
+                raise SchemaError(f"Input X contains infinity in column {name!r}; make it missing")
         return cls(table, columns)
 
     @property
@@ -114,34 +118,32 @@ class UserTable:
             for position, (cells, values) in filled.items():
                 array[cells, position] = values
             return array
-        if hasattr(self.given, "iloc"):
-            frame = self.given.copy()
-            for position, (cells, values) in filled.items():
-                column = frame.iloc[:, position].copy()
-                if has_fraction(values) and "int" in str(column.dtype).lower():
-                    column = column.astype("Float64")
-                column[cells] = values
-                frame.isetitem(position, column)
-            return frame
-        if hasattr(self.given, "with_columns"):
-            polars = importlib.import_module("polars")
-            columns = []
-            for position, (cells, values) in filled.items():
-                column = self.given[:, position]
-                dtype = polars.Float64 if has_fraction(values) else column.dtype
-                spread = _spread(cells, values)
-                other = polars.Series(column.name, spread).cast(dtype)
-                columns.append(column.cast(dtype).zip_with(polars.Series(~cells), other))
-            return self.given.with_columns(columns)
-        table = self.columns
+        given = self.given
+        is_pandas = hasattr(given, "iloc")
+        # pandas may have names by which no column is found, such as NaN
+        numbered = given.set_axis(range(given.shape[1]), axis=1) if is_pandas else given
+        frame = nw.from_native(numbered, eager_only=True)
+        columns = []
         for position, (cells, values) in filled.items():
-            column = table.columns[position].combine_chunks()
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
-            dtype = pa.float64() if has_fraction(values) else column.type
-            new = pc.replace_with_mask(column.cast(dtype), pa.array(cells), pa.array(values, dtype))
-            table = table.set_column(position, table.column_names[position], new)
-        return table
+            column = _widen(frame[:, position], values)
+            columns.append(column.scatter(np.flatnonzero(cells).tolist(), values))
+        made = frame.with_columns(columns).to_native()
+        return made.set_axis(given.columns, axis=1) if is_pandas else made
+
+
+def _widen(column: nw.Series[Any], values: Values) -> nw.Series[Any]:
+    """Give a column a type that can represent values: floats for fractions, a categorical with their levels."""
+    if has_fraction(values) and column.dtype.is_integer():
+        return column.cast(nw.Float64)
+    if column.dtype not in (nw.Enum, nw.Categorical):
+        return column
+    native = column.to_native()
+    if hasattr(native, "iloc"):
+        new = [value for value in dict.fromkeys(values) if value not in native.cat.categories]
+        return nw.from_native(native.cat.add_categories(new), series_only=True)
+    if isinstance(column.dtype, nw.Enum):
+        return column.cast(nw.Enum(list(dict.fromkeys([*column.dtype.categories, *values]))))
+    return column
 
 
 def convert_frame(table: Any, container: str) -> Any:
@@ -154,13 +156,11 @@ def convert_frame(table: Any, container: str) -> Any:
     container
         "pandas", "polars" or "default".
     """
-    is_arrow = isinstance(table, pa.Table)
-    if container == "pandas" and (is_arrow or hasattr(table, "with_columns")):
-        return table.to_pandas()
-    if container == "polars" and is_arrow:
-        return importlib.import_module("polars").from_arrow(table)
-    if container == "polars" and hasattr(table, "iloc"):
-        return importlib.import_module("polars").from_pandas(table)
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame) and container == "pandas":
+        return frame.to_pandas()
+    if isinstance(frame, nw.DataFrame) and container == "polars":
+        return frame.to_polars()
     return table
 
 
@@ -169,6 +169,14 @@ def is_frame(table: Any) -> bool:
     if getattr(table, "ndim", 2) != 2 or not hasattr(table, "shape"):
         return False
     return hasattr(table, "columns") or isinstance(table, pa.Table)
+
+
+def _name_alike(table: Any) -> Any:
+    """Return a frame whose names are all texts, or none is: scikit-learn refuses others."""
+    are_texts = {isinstance(name, str) for name in getattr(table, "columns", ())}
+    if hasattr(table, "iloc") and len(are_texts) > 1:
+        return table.set_axis([str(name) for name in table.columns], axis=1)
+    return table
 
 
 def has_fraction(values: Values) -> bool:
@@ -215,12 +223,6 @@ def make_user_table(like: Any, columns: Mapping[str, Values]) -> Any:
             arrays[name] = pa.array(values, plain)
         return pa.table(arrays)
     raise SchemaError(f"a table like a {type(like).__name__} cannot be made; give a frame or array")
-
-
-def _spread(cells: BoolArray, values: Values) -> list[Any]:
-    """Return a value for every row, None if the cell is not to be filled."""
-    given = iter(values)
-    return [next(given) if cell else None for cell in cells.tolist()]
 
 
 MOST_KEPT = 64

@@ -245,7 +245,7 @@ class EMFit:
             return result
         assert trial.held_out_score is not None
         score = replace(trial.held_out_score, n_trials=1)
-        return replace(result, held_out=trial.held_out, held_out_score=score)
+        return replace(result, held_out=trial.held_out, held_out_score=score, trial=trial.model)
 
     def follow(self, specification: FitSpecification, block: DenseBlock) -> FitResult:
         """Fit all samples in memory by a specification that was chosen with a held-out fold."""

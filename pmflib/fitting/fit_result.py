@@ -70,6 +70,8 @@ class FitResult(Summarised):
     residuals
         Pairs of variables that are dependent within states; for many samples, computed from a subset. None for
         averages, fits with many parameters, `pmflib.fit_traits`, and large stored samples.
+    trial
+        Model fitted before without the held-out fold, which chose the options; None if all choices were given.
     """
 
     model: JointPMF
@@ -87,6 +89,7 @@ class FitResult(Summarised):
     last_change: float | None = None
     stopped_early: bool = False
     residuals: BivariateResiduals | None = None
+    trial: JointPMF | None = None
 
     def __repr__(self) -> str:
         """One-line representation with method, fit and notes."""

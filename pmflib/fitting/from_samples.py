@@ -16,7 +16,6 @@ from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
 from pmflib.core.survey_design import weigh_samples
 from pmflib.core.weights import note_weights
-from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
 from pmflib.em.block_source import BlocksInMemory
@@ -420,7 +419,7 @@ def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None)
         return model.schema
     if isinstance(samples, StoredSamples):
         return samples.schema
-    return infer_schema(samples) if schema is None else schema
+    return Schema.infer(samples) if schema is None else schema
 
 
 def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock:

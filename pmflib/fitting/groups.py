@@ -26,7 +26,6 @@ from pmflib.core.arrays import (
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import weigh_samples
-from pmflib.counting.folds import infer_schema
 from pmflib.display.drawing import Axes
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.display.summary import Summarised, Summary, SummaryTable, cut, decimal, format_count
@@ -287,7 +286,7 @@ def fit_groups(
     if isinstance(samples, StoredSamples):
         raise PmfError("samples is stored; groups are compared in memory: samples.read_codes()")
     if schema is None:
-        schema = infer_schema(samples)
+        schema = Schema.infer(samples)
     codes = schema.encode(samples)
     check_row_order(samples, weight=weight, group=group)
     members, groups = _read_groups(group, len(codes))

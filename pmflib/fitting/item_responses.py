@@ -13,7 +13,6 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.survey_design import weigh_samples
-from pmflib.counting.folds import infer_schema
 from pmflib.counting.marginals import Marginals, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import report_step, reports_progress
@@ -166,7 +165,7 @@ def _open_samples(
             weigh_samples(samples, weight, samples.schema.weight_decimals)
         _refuse_nothing(samples.n_rows)
         return samples.schema, samples, samples.count_pairs().to_samples()
-    schema = infer_schema(samples) if schema is None else schema
+    schema = Schema.infer(samples) if schema is None else schema
     if not isinstance(schema, Schema):
         raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))

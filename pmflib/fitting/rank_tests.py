@@ -21,7 +21,6 @@ from pmflib.core.arrays import (
 from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import weigh_samples
-from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.em.block_source import BlocksInMemory
@@ -180,7 +179,7 @@ def likelihood_ratio_test(
             "samples is stored; tests of the rank take samples in memory: samples.read_codes()"
         )
     if schema is None:
-        schema = infer_schema(samples)
+        schema = Schema.infer(samples)
     check_row_order(samples, weight=weight)
     block = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema.weight_decimals)
     small, large = _fit_both(block, rank, schema, seed)

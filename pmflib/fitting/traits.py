@@ -20,7 +20,6 @@ from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.survey_design import weigh_samples
 from pmflib.core.weights import note_weights, read_weights
-from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint, digest_fit
@@ -333,7 +332,7 @@ def _open_samples(
                 weights = read_weights(weight, block.n_rows, decimals=schema.weight_decimals)
                 block = replace(block, weights=weights.scale())
         else:
-            schema = infer_schema(samples) if schema is None else schema
+            schema = Schema.infer(samples) if schema is None else schema
             given = weigh_samples(
                 DenseBlock(schema.encode(samples)), weight, schema.weight_decimals
             )

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SourceError
 from pmflib.core.texts import list_near
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import Source
 
 FILE_CHUNK_BYTES = 256 << 20
@@ -122,6 +123,13 @@ class RawRows:
     batch: pa.RecordBatch
     rows: IntArray
     ragged: tuple[tuple[int, str], ...] = ()
+
+
+def is_parquet(source: Source, config: SourceOptions) -> bool:
+    """Whether a file is read as Parquet, by the configured format or by its name."""
+    if config.format == "auto":
+        return source.name.lower().endswith((".parquet", ".pq"))
+    return config.format == "parquet"
 
 
 def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Detect long logs, whose rows are answers: two columns repeat, but hardly ever together."""
+"""Detect long logs, whose rows are answers, and tables with several rows of a person, one for each wave."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ LEAST_SAMPLES = 10
 """Least number of distinct samples."""
 LEAST_ANSWERS = 1.5
 """Least average number of rows per sample and per variable: a column that never repeats identifies rows."""
+MOST_WAVES = 30
+"""Largest number of distinct waves."""
+WAVE_CELLS = 2_000_000
+"""Number of cells that are read to find the column of waves."""
 MOST_VALUES = 100
 """Largest number of distinct answers, unless there are ten times as many rows."""
 
@@ -92,19 +96,71 @@ def find_long_log(sources: Sequence[Source], config: SourceOptions) -> LongShape
     names = read_columns(sources[0], config)
     if not 3 <= len(names) <= MOST_COLUMNS:
         return None
+    texts, codes = _read_distinct(sources[0], config, names)
+    return _find_shape(names, texts, codes) if len(codes[0]) else None
+
+
+def note_waves(
+    sources: Sequence[Source], config: SourceOptions, shape: LongShape | None
+) -> str | None:
+    """Note that samples have several rows, and which column tells these apart.
+
+    Parameters
+    ----------
+    sources, config
+        Wide files, as for `find_long_log`.
+    shape
+        What `find_long_log` has found; its samples are taken if no column of samples was given.
+
+    Returns
+    -------
+    The note, with the ways out; None if each sample has one row, or no column of samples is known.
+    """
+    sample = config.sample if shape is None else shape.sample
+    if sample is None:
+        return None
+    names = read_columns(sources[0], config)
+    if sample not in names:
+        return None
+    (known,), (rows,) = _read_distinct(sources[0], config, [sample])
+    if len(known) == len(rows):
+        return None
+    texts, codes = _read_distinct(sources[0], config, names, WAVE_CELLS // len(names))
+    place = names.index(sample)
+    others = [n for n, each in enumerate(texts) if n != place and 1 < len(each) <= MOST_WAVES]
+    waves = [n for n in others if not _count_repeats(codes[place], codes[n])[1]]
+    # a long log has one column of answers
+    if shape is not None and (not waves or len(others) < 3):
+        return None
+    note = f"{sample}: {len(known):,} samples in {len(rows):,} rows"
+    wide = ""
+    if waves and len(texts[place]) < len(codes[place]):
+        wave = min(waves, key=lambda n: len(texts[n]))
+        note += f", whose rows {names[wave]!r} tells apart ({len(texts[wave])} values)"
+        wide = f", write a column for each variable and {names[wave]} (pandas.pivot), or"
+    note += (
+        f"; with --sample {shlex.quote(sample)} the last row of each is kept, or the first (on_duplicate), and the "
+        f"others go to quarantine; to use all rows{wide} leave --sample out: the rows of a sample then count as "
+        "independent"
+    )
+    return note if shape is None else f"{note}; if a row is one answer: pmf infer ... {shape.flags}"
+
+
+def _read_distinct(
+    source: Source, config: SourceOptions, names: Sequence[str], most_rows: int = ROWS_READ
+) -> tuple[list[list[str]], list[IntArray]]:
+    """Read the first rows: distinct texts of each column, and their index in each row."""
     parts: list[list[list[str]]] = []
     n_rows = 0
-    for raw in read_rows(sources[0], config, names):
+    for raw in read_rows(source, config, names):
         columns = (raw.batch.column(name).to_pylist() for name in names)
         parts.append([[_as_key(value) for value in column] for column in columns])
         n_rows += raw.batch.num_rows
-        if n_rows >= ROWS_READ:
+        if n_rows >= min(most_rows, ROWS_READ):
             break
-    if not n_rows:
-        return None
     values = [[text for part in parts for text in part[index]] for index in range(len(names))]
-    texts, codes = zip(*(np.unique(column, return_inverse=True) for column in values), strict=True)
-    return _find_shape(names, [each.tolist() for each in texts], list(codes))
+    found = [np.unique(np.array(each, str), return_inverse=True) for each in values]
+    return [each.tolist() for each, _ in found], [codes for _, codes in found]
 
 
 def _as_key(value: object) -> str:

@@ -2,127 +2,19 @@
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.core.errors import SourceError
-from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
-from pmflib.ingest.csv.rows import read_csv_rows, read_header
+from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, is_parquet
+from pmflib.ingest.csv.rows import UndecodableHeaderError, read_csv_rows, read_header
 from pmflib.ingest.options import SourceOptions
+from pmflib.ingest.sniffing import follow_file
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
-
-
-def check_type(name: str, dtype: pa.DataType) -> None:
-    """Check that a column has scalar texts, numbers, booleans or times.
-
-    Raises
-    ------
-    SourceError
-        If values are nested, or are times in an unknown time zone.
-    """
-    inner = _innermost(dtype)
-    if pa.types.is_nested(inner) or pa.types.is_run_end_encoded(inner) or pa.types.is_union(inner):
-        raise SourceError(
-            f"column {name!r} holds {dtype}; a column of texts, numbers, booleans or times is needed: flatten it"
-        )
-    if pa.types.is_timestamp(inner) and inner.tz is not None and not _is_known(inner.tz):
-        raise SourceError(
-            f"column {name!r} holds times of the zone {inner.tz!r}, which this machine does not know; write them in "
-            "UTC, or install the zone (package tzdata)"
-        )
-
-
-def simplify(column: pa.Array) -> pa.Array:
-    """Convert a column to a type that encoders support; most columns are returned unchanged.
-
-    Parameters
-    ----------
-    column
-        Array of a type accepted by `check_type`.
-
-    Returns
-    -------
-    An array of the same length. UUIDs become texts; times have at most microseconds, like Python's; times outside the
-    years 1 to 9999, which Python does not support, become texts that match no level.
-    """
-    dtype = column.type
-    inner = _innermost(dtype)
-    if pa.types.is_dictionary(dtype) and not (_is_plain(inner) and dtype.value_type == inner):
-        column = column.dictionary_decode()
-        dtype = column.type
-    if isinstance(dtype, pa.BaseExtensionType):
-        if dtype == pa.uuid():
-            return pa.array(
-                [None if one is None else str(one) for one in column.to_pylist()], pa.string()
-            )
-        column = column.cast(pa.bool_()) if dtype == pa.bool8() else column.storage
-        dtype = column.type
-    if pa.types.is_null(dtype) or dtype == pa.string_view():
-        return column.cast(pa.string())
-    if dtype == pa.binary_view():
-        return column.cast(pa.binary())
-    if pa.types.is_float16(dtype):
-        return column.cast(pa.float32())
-    if pa.types.is_timestamp(dtype) and dtype.unit == "ns":
-        column = column.cast(pa.timestamp("us", dtype.tz), safe=False)
-    elif pa.types.is_duration(dtype) and dtype.unit == "ns":
-        column = column.cast(pa.duration("us"), safe=False)
-    elif pa.types.is_time64(dtype) and dtype.unit == "ns":
-        column = column.cast(pa.time64("us"), safe=False)
-    return column if _is_plain(column.type) else _spare_python(column)
-
-
-def _spare_python(column: pa.Array) -> pa.Array:
-    """Return times unchanged if Python supports all of them, and as texts otherwise."""
-    distinct = pc.unique(column)
-    try:
-        distinct.to_pylist()
-    except (ValueError, OverflowError, pa.ArrowException):
-        coded = column.dictionary_encode()
-        texts = pa.array([_write_time(one) for one in coded.dictionary], pa.string())
-        return texts.take(coded.indices)
-    return column
-
-
-def _write_time(value: pa.Scalar) -> str:
-    try:
-        return str(value.as_py())
-    except (ValueError, OverflowError, pa.ArrowException):
-        return f"{value.value} {value.type}"
-
-
-def _innermost(dtype: pa.DataType) -> pa.DataType:
-    while True:
-        if pa.types.is_dictionary(dtype):
-            dtype = dtype.value_type
-        elif isinstance(dtype, pa.BaseExtensionType):
-            dtype = dtype.storage_type
-        else:
-            return dtype
-
-
-def _is_plain(dtype: pa.DataType) -> bool:
-    return not (
-        pa.types.is_temporal(dtype)
-        or pa.types.is_float16(dtype)
-        or isinstance(dtype, pa.BaseExtensionType)
-    )
-
-
-def _is_known(zone: str) -> bool:
-    if zone[:1] in "+-":
-        return True
-    try:
-        zoneinfo.ZoneInfo(zone)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        return False
-    return True
-
+from pmflib.schema.tables import find_type_fault, simplify
 
 PARQUET_CELLS = 1 << 21
 """Number of cells of a batch of Parquet; fixed, so that results do not depend on the machine."""
@@ -137,13 +29,6 @@ FREE_GROUP_BYTES, MOST_EXPANSION = 256 << 20, 1000
 eight answers of 1 % each, which hardly any survey has, take 1.5 bits an answer at best: 12 rows a byte."""
 
 
-def is_parquet(source: Source, config: SourceOptions) -> bool:
-    """Whether a file is read as Parquet, by the configured format or by its name."""
-    if config.format == "auto":
-        return source.name.lower().endswith((".parquet", ".pq"))
-    return config.format == "parquet"
-
-
 def read_columns(source: Source, config: SourceOptions) -> list[str]:
     """Read the names of a file's columns.
 
@@ -155,7 +40,11 @@ def read_columns(source: Source, config: SourceOptions) -> list[str]:
     if is_parquet(source, config):
         with open_source(source, unpack=False) as stream:
             return list(_open_parquet(source, stream).schema_arrow.names)
-    return read_header(source, config)
+    try:
+        header = read_header(source, config)
+    except UndecodableHeaderError:
+        header = []
+    return header if len(header) > 1 else read_header(source, follow_file(source, config))
 
 
 def read_rows(
@@ -176,7 +65,8 @@ def read_rows(
     source
         The file.
     config
-        Format, delimiter, and column names of CSV files without a header.
+        Format, delimiter, and column names of CSV files without a header. A file whose header has another delimiter is
+        read with its own, and its own encoding and decimal sign.
     columns
         Distinct names of the requested columns.
     on_rows
@@ -197,7 +87,7 @@ def read_rows(
             source, columns, None if chunk is None else chunk.groups, coded
         )
     else:
-        batches = read_csv_rows(source, config, columns, chunk)
+        batches = read_csv_rows(source, config, columns, chunk, follow=follow_file)
     for raw in batches:
         yield raw
         if on_rows is not None:
@@ -256,10 +146,8 @@ def _read_parquet_rows(
         indices = find_columns(source, file.schema_arrow.names, columns)
         for index in indices:
             field = file.schema_arrow.field(index)
-            try:
-                check_type(field.name, field.type)
-            except SourceError as error:
-                raise SourceError(f"{source.name}: {error}") from None
+            if fault := find_type_fault(field.type, has_spans=True):
+                raise SourceError(f"{source.name}: column {field.name!r} holds {fault}")
         leaves = file.metadata.schema
         paths = {leaves.column(index).path for index in range(len(leaves))}
         if dictionaries := [name for name in coded if name in paths]:

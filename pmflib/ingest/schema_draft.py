@@ -13,10 +13,10 @@ import pyarrow as pa
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.core.texts import abridge_names, list_near
-from pmflib.ingest.chunks import RawRows
+from pmflib.ingest.chunks import RawRows, is_parquet
 from pmflib.ingest.dataset.sample_weights import draft_unit, list_design_columns, name_replicates
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import is_parquet, read_columns, read_rows
+from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema

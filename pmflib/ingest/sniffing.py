@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pmflib.core.errors import SourceError
+from pmflib.ingest.chunks import is_parquet
 from pmflib.ingest.csv.byte_stream import UNIT_SEPARATOR, choose_separator, separate_fields
 from pmflib.ingest.csv.rows import DECIMAL_COMMA, open_text
 from pmflib.ingest.options import WHITESPACE, SourceOptions
-from pmflib.ingest.readers import is_parquet
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 from pmflib.schema.variable import read_number
 
@@ -192,6 +192,35 @@ def check_reading(source: Source, config: SourceOptions) -> list[str]:
     if note and decimal != config.decimal:
         found.append(f"source.decimal is {config.decimal!r}; {note}")
     return found
+
+
+def follow_file(source: Source, config: SourceOptions) -> SourceOptions:
+    """Detect encoding, delimiter and decimal sign of a file whose header is undecodable or one column as configured.
+
+    Parameters
+    ----------
+    source
+        A CSV file.
+    config
+        Options that fit other files.
+
+    Returns
+    -------
+    The options that fit the file; those that were given for files without a header.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or its delimiter is ambiguous.
+    """
+    if config.columns is not None:
+        return config
+    found = config.model_copy(update={"encoding": detect_encoding(source).encoding})
+    split, _ = find_delimiter(source.name, read_beginning(source, found))
+    if split.width < 2:
+        return found
+    found = found.model_copy(update={"delimiter": split.delimiter})
+    return found.model_copy(update={"decimal": find_decimal(split, found)[0]})
 
 
 def _reads_alike(guess: EncodingGuess, encoding: str) -> bool:

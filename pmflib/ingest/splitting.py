@@ -18,10 +18,10 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest import chunks
-from pmflib.ingest.chunks import FileChunk, choose_groups, choose_ranges
+from pmflib.ingest.chunks import FileChunk, choose_groups, choose_ranges, is_parquet
 from pmflib.ingest.csv.rows import find_data
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import count_group_rows, is_parquet
+from pmflib.ingest.readers import count_group_rows
 from pmflib.ingest.sources import (
     DAMAGED,
     PACKED,

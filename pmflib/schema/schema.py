@@ -21,7 +21,7 @@ from pmflib.core.texts import abridge_names, list_some, suggest, suggest_file
 from pmflib.display.summary import Summarised, Summary
 from pmflib.schema.drafting.inference import Proposal
 from pmflib.schema.drafting.table_draft import propose_variables
-from pmflib.schema.tables import as_arrow
+from pmflib.schema.tables import as_arrow, has_gaps, name_columns
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
 
 SHOWN = 6
@@ -49,6 +49,9 @@ class Schema(Summarised):
         Number of decimals of the weights of samples, 0 to 18: the unit of weighted counts, so that those of any two
         partitions can be added. None chooses it when counting. It does not affect comparisons, because codes do not
         depend on it.
+    has_answers
+        Whether arrays hold answers, a column for each variable, as where the schema was inferred from an array. An
+        array of `code_dtype`, as `encode` returns, holds codes in any case.
 
     Raises
     ------
@@ -68,6 +71,7 @@ class Schema(Summarised):
     left_out: tuple[str, ...] = field(default=(), compare=False, repr=False)
     missing: tuple[str, ...] = field(default=DEFAULT_MISSING, compare=False, repr=False)
     weight_decimals: int | None = field(default=None, compare=False, repr=False)
+    has_answers: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -231,13 +235,16 @@ class Schema(Summarised):
         """Infer a schema from a table in memory; `pmf infer` does this for files of any size, with explanations.
 
         Columns that identify rows, and columns without values, with free text, or with many times, are left out with a
-        warning. Levels of a pandas Categorical or a polars Enum keep their order, including levels without values; an
-        ordered Categorical is ordinal.
+        warning; those of arrays, which have no names, are variables v0, v1, ... in any case. Levels of a pandas
+        Categorical or a polars Enum keep their order, including levels without values; an ordered Categorical is
+        ordinal.
 
         Parameters
         ----------
         table
-            Arrow table, pandas or polars DataFrame, or mapping of column names to values.
+            Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an array of answers of
+            shape (n_rows, n_columns), at least one row: numbers or texts, of which NaN, None and the integer -1 are
+            missing.
         missing, max_levels, bins
             As in `propose_variable`.
 
@@ -246,7 +253,11 @@ class Schema(Summarised):
         SchemaError
             If no column can be a variable.
         """
+        if isinstance(table, np.ndarray):
+            return cls._infer_array(table, max_levels, bins)
         columns = as_arrow(table)
+        if not columns.num_columns:
+            raise SchemaError("the table has no columns; give one with a column for each variable")
         proposals = propose_variables(columns, missing=missing, max_levels=max_levels, bins=bins)
         kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
         left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
@@ -259,6 +270,37 @@ class Schema(Summarised):
             warnings.warn(text, SchemaWarning, stacklevel=2)
         return cls(kept, missing=tuple(missing))
 
+    @classmethod
+    def _infer_array(cls, table: np.ndarray[Any, Any], max_levels: int, bins: int) -> Schema:
+        """Infer the schema of answers; those that are 0, 1, ... without gaps equal their codes."""
+        if table.ndim == 2 and table.size and np.issubdtype(table.dtype, np.integer):
+            highest = table.max(axis=0).astype(np.int64)
+            gaps = [
+                column for column, high in enumerate(highest) if has_gaps(table[:, column], high)
+            ]
+            if not gaps:
+                return cls.from_cardinalities(np.maximum(highest + 1, 1))
+            if table.dtype in (np.int8, np.int16):
+                raise SchemaError(
+                    f"column {gaps[0]} of the array of {table.dtype}, the type of codes, lacks some of the codes from "
+                    f"0 to {highest[gaps[0]]}; of answers give array.astype(int), of codes also a schema, "
+                    "pmflib.Schema.from_cardinalities([...])"
+                )
+        columns = name_columns(table)
+        proposals = propose_variables(
+            columns,
+            missing=("",),
+            max_levels=max_levels,
+            bins=bins,
+            finds_codes=False,
+            finds_identifiers=False,
+        )
+        for name, each in proposals.items():
+            if each.variable is None:
+                raise SchemaError(f"column {name[1:]} of the array is {each.note}")
+        kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
+        return cls(kept, missing=("",), has_answers=True)
+
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
     ) -> IntArray:
@@ -268,7 +310,7 @@ class Schema(Summarised):
         ----------
         table
             Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an integer array of shape
-            (n_rows, n_variables), which is validated and returned.
+            (n_rows, n_variables), which is validated and returned; or an array of answers, if `has_answers`.
         optional
             Variables whose column may be absent, in which case they are missing in every row.
         hidden
@@ -283,12 +325,14 @@ class Schema(Summarised):
         SchemaError
             If a column is absent, a value is not a level of its variable, or a code is out of range.
         """
+        if isinstance(table, np.ndarray) and self.holds_answers(table):
+            table = name_columns(table)
         if isinstance(table, np.ndarray):
             if hidden is not None and table.ndim == 2 and table.shape[1] == self.n_variables:
                 table = table.copy()
                 table[:, self.position(hidden)] = MISSING
             return self.check_codes(table)
-        columns = as_arrow(table)
+        columns = as_arrow(table, self.names)
         for name in (*optional, *(() if hidden is None else (hidden,))):
             self.position(name)
         codes = np.full((columns.num_rows, self.n_variables), MISSING, self.code_dtype)
@@ -315,6 +359,10 @@ class Schema(Summarised):
                 )
             codes[:, index] = column
         return codes
+
+    def holds_answers(self, table: np.ndarray[Any, Any]) -> bool:
+        """Return whether an array holds answers rather than codes."""
+        return self.has_answers and table.dtype != self.code_dtype
 
     def _suggest_column(self, variable: Variable, columns: pa.Table) -> str:
         """Return a suggestion if a column of the table may be the variable under another name."""
@@ -391,6 +439,7 @@ class Schema(Summarised):
         return {
             "format": "pmf-schema-1",
             "variables": [variable.to_json() for variable in self.variables],
+            **({"has_answers": True} if self.has_answers else {}),
         }
 
     @classmethod
@@ -421,7 +470,8 @@ class Schema(Summarised):
                 f"weight_decimals is {decimals!r}; give a whole number from 0 to 18, or remove it"
             )
         variables = (Variable.from_json(each, tuple(missing)) for each in data["variables"])
-        return cls(tuple(variables), tuple(left_out), tuple(missing), decimals)
+        has_answers = data.get("has_answers") is True
+        return cls(tuple(variables), tuple(left_out), tuple(missing), decimals, has_answers)
 
     def save(
         self,

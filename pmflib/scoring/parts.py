@@ -18,12 +18,12 @@ from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SourceError
-from pmflib.ingest.chunks import FileChunk, RawRows, choose_groups
+from pmflib.ingest.chunks import FileChunk, RawRows, choose_groups, is_parquet
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.wide import WideEncoder, read_texts
 from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.readers import count_group_rows, is_parquet, read_columns, read_rows
+from pmflib.ingest.readers import count_group_rows, read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.model.measures import TargetSums
 from pmflib.model.score_tables import TableMaker, list_samples

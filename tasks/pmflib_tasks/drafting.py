@@ -8,7 +8,7 @@ from typing import Literal
 
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.core.errors import ConfigError
-from pmflib.ingest.long_shape import find_long_log
+from pmflib.ingest.long_shape import find_long_log, note_waves
 from pmflib.ingest.options import abridge, make_source
 from pmflib.ingest.schema_draft import draft_schema, number_columns
 from pmflib.ingest.sniffing import sniff_source
@@ -90,6 +90,10 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     drafted = draft_schema(sources, source, **sizes, target=options.target)
     is_plain = source.layout == "wide" and options.sample is None
     shape = find_long_log(sources, source) if is_plain else None
+    waves = note_waves(sources, source, shape) if source.layout == "wide" else None
+    if waves is not None:
+        found_out.insert(0, waves)
+        shape = None
     if shape is not None:
         found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
     drafted = replace(drafted, notes=(*found_out, *drafted.notes))

@@ -22,7 +22,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 # 2: with a target, what it is predicted by and how well
 # 3: calibration over all variables, and squared gains over single variables
 # 5: how far the model agrees with the counts of all pairs (4), and errors of expected values by scale
-VERSION = 5
+VERSION = 6
 
 
 @stage(name="evaluate")

@@ -250,3 +250,16 @@ def test_crowd_options__are_the_keywords_of_aggregate():
     found = aggregate(rows, **options.list_given())
     assert (found.method, found.n_passes) == ("one_coin", 3)
     assert found.log.classes.to_pylist() == ["y", "x"]
+
+
+def test_aggregate__labels_outside_the_classes_are_named_and_leave_tasks_blank():
+    log = {
+        "task": [n // 3 for n in range(30)],
+        "worker": ["u", "v", "w"] * 10,
+        "label": ["b"] * 3 + ["a", "a", "b"] * 8 + ["b"] * 3,
+    }
+    with pytest.warns(pmf.SchemaWarning, match=r"14 of 30 labels, as 'b' of row 0"):
+        found = pmf.crowd.aggregate(log, classes=["a"])
+    assert found.labels["label"].to_pylist() == [None] + ["a"] * 8 + [None]
+    assert found.labels["confidence"].to_pylist() == [None] + [1.0] * 8 + [None]
+    assert found.summary().tables[0].rows[0][1] == "8"

@@ -49,7 +49,8 @@ def test_read_labels__what_is_malformed_or_unknown_is_reported():
         "worker": ["u", "u", None, "v", "u"],
         "label": ["x", "x", "x", "z", None],
     }
-    log = pmf.crowd.read_labels(table, classes=["x", "y"])
+    with pytest.warns(SchemaWarning, match="'z' of row 3"):
+        log = pmf.crowd.read_labels(table, classes=["x", "y"])
     assert log.quarantine["reason"].to_pylist() == ["no_task", "no_worker", "unknown_label"]
     assert log.quarantine["row"].to_pylist() == [1, 2, 3]
     # an task without a label is known, and empty
@@ -136,7 +137,9 @@ def test_read_labels__blanks_case_and_composition_make_no_difference_and_it_is_s
 
 def test_read_labels__named_classes_that_are_spelled_alike_stay_apart():
     table = {"task": [1, 1, 2], "worker": [1, 2, 1], "label": ["a", "A", "b"]}
-    assert pmf.crowd.read_labels(table, classes=["A", "a", "B"]).block.indices.tolist() == [1, 3]
+    with pytest.warns(SchemaWarning, match="'b' of row 2"):
+        log = pmf.crowd.read_labels(table, classes=["A", "a", "B"])
+    assert log.block.indices.tolist() == [1, 3]
     assert pmf.crowd.read_labels(table, classes=["a", "B"]).block.indices.tolist() == [0, 2, 1]
 
 

@@ -142,3 +142,12 @@ def test_fit__as_many_classes_as_rows_are_refused_at_once():
         pytest.raises(ValueError, match="200 classes"),
     ):
         pmf.PMFClassifier().fit(X, [f"label {n}" for n in range(200)])
+
+
+@pytest.mark.parametrize(("n_rows", "is_compared"), [(400, True), (150, False)])
+def test_fit__says_that_boosting_predicts_better_where_one_state_cannot(n_rows, is_compared):
+    X = np.random.default_rng(0).integers(0, 2, (n_rows, 3))
+    found = pmf.PMFClassifier(rank=1).fit(X, X[:, 0] ^ X[:, 1])
+    first = found.result_.notes[0]
+    assert first.startswith("boosting predicts 'target' better") == is_compared
+    assert found.result_.trial is not None

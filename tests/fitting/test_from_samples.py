@@ -68,7 +68,8 @@ def test_fit_em__tables_are_encoded():
 
 
 def test_fit_em__reads_levels_off_the_samples():
-    codes = np.array([[127, -1], [0, -1]], np.int8)
+    # in 8 bits, in which 127 + 1 overflows
+    codes = np.stack([np.arange(128), np.full(128, -1)], axis=1).astype(np.int8)
     result = pmf.fit_em(codes, rank=1, max_passes=0)
     assert result.model.schema.cardinalities.tolist() == [128, 1]
 
@@ -81,9 +82,9 @@ NO_ROWS: dict[str, Any] = {"rank": 1, "schema": pmf.Schema.from_cardinalities([2
     ("codes", "arguments", "named"),
     [
         ([[0, 1]], {}, "rank"),
-        (np.zeros((0, 2), int), {"rank": 1}, "codes"),
-        (np.array([[0.0, np.nan]]), {"rank": 1}, "codes"),
-        (np.zeros(3, int), {"rank": 1}, "codes"),
+        (np.zeros((0, 2), int), {"rank": 1}, "array"),
+        (np.array([[0.0, np.nan]]), {"rank": 1}, "column 1 of the array"),
+        (np.zeros(3, int), {"rank": 1}, "array"),
         (ONE_CELL, {"rank": 1, "pseudo_count": -1.0}, "pseudo_count"),
         (ONE_CELL, {"rank": 1, "max_passes": -1}, "max_passes"),
         # few samples, of which runs to choose by have limits of their own

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib_tasks.scoring import prediction
+from pmflib.fitting import rivals
 from pmflib_tasks.scoring import prediction as stored_prediction
 from pmflib_tasks.scoring.prediction import Folds, evaluate_stored_target
 from pmflib_tasks.scoring.target_report import TargetReport
@@ -40,8 +40,9 @@ def test_evaluate_target__scores_are_those_of_the_model_on_rows_with_the_target(
         "majority class",
         "naive Bayes",
         "logistic regression",
+        "boosting",
     ]
-    assert len(found.verdict) == 3
+    assert len(found.verdict) == 4
     difference = found.differences["naive Bayes"]["brier"].value
     first, second = (found.scores[name]["brier"].value for name in ("model", "naive Bayes"))
     assert difference == pytest.approx(first - second)
@@ -65,10 +66,10 @@ def test_evaluate_target__bounds_draw_rows_and_leave_predictors_out(folds, codes
     counts = pmf.count_pairs(codes[::3], SCHEMA)
     whole = evaluate_stored_target(None, folds, counts, MODEL, "v0", 5)
     monkeypatch.setattr(stored_prediction, "MAX_TESTED", 30)
-    monkeypatch.setattr(prediction, "MAX_WORK", 10)
+    monkeypatch.setattr(rivals, "MAX_WORK", 10)
     found = evaluate_stored_target(None, folds, counts, MODEL, "v0", 5)
     assert 10 < found.rows < 50 < whole.rows
-    assert list(found.left_out) == ["logistic regression"]
+    assert list(found.left_out) == ["logistic regression", "boosting"]
     assert "logistic regression" not in found.scores
 
 

@@ -103,5 +103,10 @@ def test_evaluate__with_a_target_says_how_well_it_is_predicted(fitted, workers):
     found = summary_of(config, evaluate.fn(aimed, *arguments))["target"]
     codes, _ = gather(config, stages, [3])
     assert found["rows"] == np.count_nonzero(codes[:, 2] >= 0)
-    assert set(found["differences"]) == {"majority class", "naive Bayes", "logistic regression"}
+    assert set(found["differences"]) == {
+        "majority class",
+        "naive Bayes",
+        "logistic regression",
+        "boosting",
+    }
     assert "target" not in summary_of(config, evaluate.fn(aimed, *arguments, with_target=False))

@@ -13,7 +13,7 @@ from pmflib.crowd.tag_log import TagLog, read_tags
 from pmflib.crowd.tags import TagAggregation
 from pmflib.ingest.dataset.wide import read_texts
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import check_type, read_rows, simplify
+from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import Source
 from pmflib.store.table_files import hold_output, write_file
 
@@ -55,9 +55,8 @@ def read_tag_files(
                 raise SourceError(
                     f"{source.name}: row {row} has other columns than the header: {text!r}; correct it"
                 )
-            for part, name, column in zip(parts, columns, raw.batch.columns, strict=True):
-                check_type(str(name), column.type)
-                part.append(read_texts(simplify(column)).cast(pa.string()))
+            for part, column in zip(parts, raw.batch.columns, strict=True):
+                part.append(read_texts(column).cast(pa.string()))
     names = ("task", "worker", "label")
     table = pa.table(
         {name: pa.chunked_array(part, pa.string()) for name, part in zip(names, parts, strict=True)}

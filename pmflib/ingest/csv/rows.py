@@ -6,7 +6,7 @@ import csv
 import io
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -77,6 +77,12 @@ _FOREIGN = {
     b"\xff\xfe": "in UTF-16; set source.encoding = 'utf-16'",
     b"\xfe\xff": "in UTF-16; set source.encoding = 'utf-16'",
 }
+
+
+class UndecodableHeaderError(SourceError):
+    """A header is not in the configured encoding."""
+
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -125,14 +131,30 @@ def open_text(source: Source, config: SourceOptions, stored: IO[bytes]) -> Utf8S
 
 
 def read_csv_rows(
-    source: Source, config: SourceOptions, columns: Sequence[str], chunk: FileChunk | None = None
+    source: Source,
+    config: SourceOptions,
+    columns: Sequence[str],
+    chunk: FileChunk | None = None,
+    *,
+    follow: Callable[[Source, SourceOptions], SourceOptions] | None = None,
 ) -> Iterator[RawRows]:
-    """Read some columns of a CSV file or a chunk of it: see `read_rows`."""
+    """Read some columns of a CSV file or a chunk of it: see `read_rows`.
+
+    Where the header cannot be decoded, or is one column and lacks another, ``follow`` finds the options of the file.
+    """
     part = None if chunk is None else chunk.bytes
     with open_source(source, check=part is None) as stored:
         stream = open_text(source, config, stored)
         separator = choose_separator(config.delimiter)
-        header, head, n_consumed = _split_head(source, config, stream)
+        try:
+            header, head, n_consumed = _split_head(source, config, stream)
+        except UndecodableHeaderError:
+            if follow is None:
+                raise
+            header = []
+        if follow is not None and len(header) < 2 and not set(columns) <= set(header):
+            yield from read_csv_rows(source, follow(source, config), columns, chunk)
+            return
         head = head[n_consumed:]
         indices = find_columns(source, header, columns)
         first = 0
@@ -338,7 +360,7 @@ def _split_head(
         [name.encode() for name in header]
     except UnicodeEncodeError:
         shown = [name.encode("utf-8", "surrogateescape") for name in header[:8]]
-        raise SourceError(
+        raise UndecodableHeaderError(
             f"{source.name}: its header {shown} is not in the encoding {config.encoding}; set source.encoding, as to "
             "'cp1252' or 'latin-1' (pmf infer: --encoding), or save the file as UTF-8"
         ) from None

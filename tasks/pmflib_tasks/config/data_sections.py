@@ -218,7 +218,16 @@ class QualityConfig(Section):
         stop=6,
     )
     """Decrease of the mean pointwise mutual information of pairs of new answers, in standard deviations between earlier
-    runs."""
+    runs; in the first ten runs, between folds."""
+    column_agreement: GuardLimits = guard(
+        "check this column: was it exchanged, or shifted against its rows?", warn=5, stop=6.5
+    )
+    """In the first ten runs: the same for the pairs of one variable with all others, for the variable whose dependence
+    has fallen most."""
+    sample_agreement: GuardLimits = guard(
+        "check the identifiers: were they permuted, cut, or counted anew?", warn=4, stop=5
+    )
+    """In the first ten runs: the same for the pairs of new answers with earlier answers of the same samples."""
     known_samples: GuardLimits = guard(
         "check the identifiers: are they written as before, and from the same system?",
         warn=3,

@@ -12,14 +12,16 @@ import pyarrow.compute as pc
 from pmflib.core.arrays import IntArray
 from pmflib.core.hashing import HashArray
 from pmflib.display.summary import percent
-from pmflib.ingest.dataset.assembly import read_spilled_rows
+from pmflib.ingest.dataset.assembly import SpilledRows, read_spilled_rows
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.ingest.dataset.identifiers import hash_identifiers
 from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
 from pmflib.ingest.dataset.spills import is_among
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import FileStep, list_file_steps, list_sources
+from pmflib.store.dataset import SAMPLES, FileStep, list_file_steps, list_sources
+from pmflib.store.sample_blocks import list_blocks, read_block
+from pmflib.store.zarr_arrays import read_arrays
 from pmflib_tasks.guards.findings import Measurement
 from pmflib_tasks.guards.row_guards import Changes, bound_share
 
@@ -49,59 +51,86 @@ def measure_losses(
 
     Notes
     -----
-    Answers of samples with identifiers are counted exactly, in the parts of files that have changed. Those of other
-    files are at least as many as the level counts have decreased.
+    Only the parts of files that have changed are read. Without identifiers, an answer is lost if neither the row of the
+    same number nor a whole row like it is left, whichever loses less.
     """
     now, before = list_file_steps(store, dataset), list_file_steps(store, last)
-    known = {step.step.identity for step in before}
-    current = {step.step.identity for step in now}
+    known, current = ({step.step.identity for step in steps} for steps in (before, now))
     digests = {step.source.digest for step in now}
-    changed = [
-        change for change in changes.new if change.former and change.former.digest not in digests
-    ]
+    changed = {
+        change.former.name: change.former
+        for change in changes.new
+        if change.former and change.former.digest not in digests
+    }
     if not changed:
         yield Measurement(
             "lost_answers", "all files", 0, "no file of the last run has lost answers"
         )
         return
+    new = [step for step in now if step.step.identity not in known]
+    has_names = all(step.step.kind == "spill" for step in new)
+    nothing = np.empty(0, np.uint64)
     held = np.unique(
-        np.concatenate(
-            [
-                _read_answers(store, step, schema, layout)
-                for step in now
-                if step.step.identity not in known
-            ]
-        )
+        np.concatenate([nothing, *(_read_keys(store, [step], schema, layout) for step in new)])
+        if has_names
+        else nothing
     )
-    for change in changed:
-        assert change.former is not None
-        name, total = change.former.name, int(change.former.level_counts.sum())
+    for name, former in changed.items():
         gone = [s for s in before if s.name == name and s.step.identity not in current]
-        if all(step.step.kind == "spill" for step in gone):
-            answers = (_read_answers(store, step, schema, layout) for step in gone)
+        if has_names and all(step.step.kind == "spill" for step in gone):
+            answers = (_read_keys(store, [step], schema, layout) for step in gone)
             lost = sum(int(np.count_nonzero(~is_among(each, held))) for each in answers)
         else:
-            counts = change.former.level_counts
-            lost = (
-                0 if change.grown else int(np.maximum(counts - change.file.level_counts, 0).sum())
-            )
+            own = [step for step in new if step.name == name]
+            parts = (_read_codes(store, steps, schema) for steps in (gone, own, new))
+            lost = _count_lost_answers(*parts)
+        total = int(former.level_counts.sum())
         share = percent(lost / max(total, 1))
         said = f"{name}: {lost:,} of {total:,} answers of the last run are gone or changed: {share}"
         yield Measurement("lost_answers", name, bound_share(lost, total), said)
 
 
-def _read_answers(store: Store, step: FileStep, schema: Schema, layout: str) -> HashArray:
-    """Keys of the answers of a spill, of sample and level; none without identifiers."""
-    if step.step.kind != "spill":
-        return np.empty(0, np.uint64)
-    rows = read_spilled_rows(
-        [store.locate(step.step)],
-        [step.name],
-        schema,
-        layout,
-        -np.inf,
-        lambda spill: pa.Table.from_batches(spill.read_pages(), spill.fields),
+def _count_lost_answers(former: IntArray, own: IntArray, new: IntArray) -> int:
+    """Count the answers of rows without identifiers that are lost, by the number of the row or by whole rows.
+
+    Parameters
+    ----------
+    former, own
+        Codes of the changed parts of a file in the last run, and now.
+    new
+        Codes of all new parts of files.
+    """
+    n_rows = min(len(former), len(own))
+    kept = former[:n_rows] == own[:n_rows]
+    in_place = np.count_nonzero((former[:n_rows] >= 0) & ~kept) + np.count_nonzero(
+        former[n_rows:] >= 0
     )
+    rows, index = np.unique(np.concatenate([former, new]), axis=0, return_inverse=True)
+    sides = (index.ravel()[: len(former)], index.ravel()[len(former) :])
+    n_former, n_new = (np.bincount(side, minlength=len(rows)) for side in sides)
+    whole = np.maximum(n_former - n_new, 0) @ (rows >= 0).sum(axis=1)
+    return int(min(in_place, whole))
+
+
+def _read_codes(store: Store, steps: Sequence[FileStep], schema: Schema) -> IntArray:
+    """Read the codes of partitions of rows without identifiers, in the order of the file; spills have none."""
+    found = [np.empty((0, schema.n_variables), np.int64)]
+    for step in steps:
+        if step.step.kind == "spill":
+            continue
+        path = store.locate(step.step) / SAMPLES
+        blocks = list(list_blocks(path))
+        if blocks:
+            rows = np.concatenate([block.rows for block in blocks])
+            codes = np.concatenate([read_block(block).to_codes(schema.offsets) for block in blocks])
+            numbers = read_arrays(path, ["row"])[0]["row"]
+            found.append(codes[np.argsort(numbers[rows])].astype(np.int64))
+    return np.concatenate(found)
+
+
+def _read_keys(store: Store, steps: Sequence[FileStep], schema: Schema, layout: str) -> HashArray:
+    """Read a key of the sample and the level of each answer of some spills."""
+    rows = read_answers(store, steps, schema, layout)
     hashes, levels = hash_identifiers(rows.samples), rows.values
     if levels.ndim == 2:
         samples, variables = np.nonzero(levels >= 0)
@@ -110,6 +139,20 @@ def _read_answers(store: Store, step: FileStep, schema: Schema, layout: str) -> 
     answered = levels >= 0
     keys: HashArray = hashes[answered] + ODD * levels[answered].astype(np.uint64)
     return keys
+
+
+def read_answers(
+    store: Store, steps: Sequence[FileStep], schema: Schema, layout: str
+) -> SpilledRows:
+    """Read all rows of some spills, in their order."""
+    return read_spilled_rows(
+        [store.locate(step.step) for step in steps],
+        [step.name for step in steps],
+        schema,
+        layout,
+        -np.inf,
+        lambda spill: pa.Table.from_batches(spill.read_pages(), spill.fields),
+    )
 
 
 def measure_empty(

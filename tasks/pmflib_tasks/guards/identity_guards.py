@@ -37,6 +37,9 @@ LENGTH_SLACK = 1
 LEAST_NIGHTS, RECENT_NIGHTS, LATEST_NIGHTS = 10, 20, 7
 """Earlier nights behind a comparison of dependence: the minimum number, those that estimate its variation between
 nights, and those that estimate its level, which rises while a log is young."""
+YOUNG_NIGHTS, YOUNG_SPREAD = 2, 0.1
+"""Minimum number of earlier nights of a young pipeline behind the comparison of a share, and the difference of shares
+that counts as variation between its nights."""
 LEAST_DEVIATION = 1e-3
 """Lower bound of the standard deviation of the dependence between nights, nats: smaller differences do not matter."""
 
@@ -62,6 +65,11 @@ class Night:
     repeated: int = 0
     agreeing: int = 0
     dependence: float | None = None
+
+
+def is_young(history: Sequence[Night]) -> bool:
+    """Whether earlier nights are too few to know how the dependence of answers varies between nights."""
+    return sum(each.dependence is not None for each in history) < LEAST_NIGHTS
 
 
 def measure_night(night: Night, history: Sequence[Night]) -> list[Measurement]:
@@ -118,11 +126,19 @@ def _measure_shares(
     if says_nothing and shares.size < LEAST_SIBLINGS:
         shares = np.ones(LEAST_SIBLINGS)
         said += ", and all agree with earlier rows"
-    if shares.size < LEAST_SIBLINGS:
-        few = f"{shares.size} earlier nights, at least {LEAST_SIBLINGS} are needed"
+    if shares.size < YOUNG_NIGHTS:
+        few = f"{shares.size} earlier nights, at least {YOUNG_NIGHTS} are needed"
         return Measurement(guard, "all new files", None, f"{said}: {few}")
     # upper confidence bound of the share of the night
     most = 1 - bound_share(total - part, total)
+    if shares.size < LEAST_SIBLINGS:
+        # the spread of a few nights is hardly known: the night is compared with the lowest of them
+        usual = float(shares.min())
+        measured = usual / most
+        if guard == "agreement":
+            measured = max(usual - YOUNG_SPREAD - most, 0.0)
+        said += f", against at least {percent(usual)} in {shares.size} earlier nights"
+        return Measurement(guard, "all new files", measured, said)
     usual = float(np.median(shares))
     spread = MAD_TO_DEVIATION * float(np.median(np.abs(shares - usual)))
     if guard == "agreement":

@@ -30,9 +30,15 @@ from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.ingest.dataset.spills import Spill, is_among
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import list_file_steps
+from pmflib.store.dataset import FileStep, list_file_steps
 from pmflib.store.file_digests import holds, read_checked
 from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.dependence_guards import (
+    can_compare,
+    count_inside,
+    measure_folds,
+    measure_young,
+)
 from pmflib_tasks.guards.drift import (
     MOST_LEVELS,
     DriftTests,
@@ -43,12 +49,18 @@ from pmflib_tasks.guards.drift import (
     measure_dependence,
     measure_drift,
 )
-from pmflib_tasks.guards.file_ledger import measure_damage, measure_empty, measure_losses
+from pmflib_tasks.guards.file_ledger import (
+    measure_damage,
+    measure_empty,
+    measure_losses,
+    read_answers,
+)
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.guards.identity_guards import (
     NIGHTS_KEPT,
     Night,
     find_twins,
+    is_young,
     measure_forms,
     measure_night,
 )
@@ -118,14 +130,18 @@ def check_dataset(
     )
     night, superseded = (None, []) if last is None else _measure_night(store, now, last, changes)
     measured += superseded
-    skipped, tests, dependence = _compare_with_live(
-        store, schema, layout, changes, now=now, last=last, live=live
+    skipped, tests, dependence, young = _compare_with_live(
+        store, schema, layout, changes, now=now, last=last, live=live, is_young=is_young(history)
     )
-    measured += [*skipped, *measure_drift(tests, config)]
+    measured += [*skipped, *young, *measure_drift(tests, config)]
     nights = list(history)
     if night is not None:
         night = replace(night, dependence=dependence)
-        measured += measure_night(night, history)
+        measured += [
+            each
+            for each in measure_night(night, history)
+            if each.guard not in {other.guard for other in young}
+        ]
         nights = [*history, night][-NIGHTS_KEPT:]
     return assess(measured, config), nights
 
@@ -199,15 +215,22 @@ def _compare_with_live(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference] | None,
     live: Mapping[str, Reference] | None,
-) -> tuple[list[Measurement], list[DriftTests], float | None]:
-    """Compare new rows with the data of the live model: guards that do not apply, tests, dependence of pairs."""
+    is_young: bool,
+) -> tuple[list[Measurement], list[DriftTests], float | None, list[Measurement]]:
+    """Compare new rows with the data of the live model.
+
+    Returns
+    -------
+    Guards that do not apply, tests, dependence of pairs, and the comparison with folds, for a young pipeline.
+    """
     if live is None or last is None:
         reason = "there is no live model to compare with"
-        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None
+        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None, []
     if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
         reason = "the schema has changed since the live model was made"
-        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None
+        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None, []
     skipped: list[Measurement] = []
+    young: list[Measurement] = []
     tests: list[DriftTests] = []
     dependence = None
     if any(change.file.rows.rows_encoded for change in changes.new):
@@ -231,7 +254,49 @@ def _compare_with_live(
         # compared with all earlier nights, whether or not they made a model
         if (new := find_added(added)) is not None:
             dependence = measure_dependence(schema, new, before)
-    return skipped, tests, dependence
+        if is_young and new is not None and can_compare(schema):
+            inside = _count_inside(store, schema, layout, changes, now=now, last=last)
+            inside = new if inside is None else inside
+            folds = _read_folds(store, last)
+            reference = np.sum(folds, axis=0)
+            known = measure_folds(schema, folds, reference)
+            across = np.maximum(new - inside, 0)
+            young = measure_young(schema, known, inside, across, reference)
+    return skipped, tests, dependence, young
+
+
+def _count_inside(
+    store: Store,
+    schema: Schema,
+    layout: str,
+    changes: Changes,
+    *,
+    now: Mapping[str, Reference],
+    last: Mapping[str, Reference],
+) -> IntArray | None:
+    """Count the pairs of new answers of the same samples; None if samples have no identifiers: none return."""
+    starts, new = _list_new(store, now, last, changes)
+    if not new:
+        return None
+    rows = read_answers(store, new, schema, layout)
+    later = rows.numbers > np.array([starts[step.name] for step in new])[rows.files]
+    samples = rows.samples.dictionary_encode().indices.to_numpy()[later].astype(np.int64)
+    levels = rows.values[later].astype(np.int64)
+    if levels.ndim == 2:
+        places, variables = np.nonzero(levels >= 0)
+        samples = samples[places]
+        levels = schema.offsets[variables] + levels[places, variables]
+    return count_inside(samples[levels >= 0], levels[levels >= 0], schema)
+
+
+def _read_folds(store: Store, stages: Mapping[str, Reference]) -> list[IntArray]:
+    """Read the pair counts of each fold; those of weighted samples in effective samples."""
+    stored = StoredTables(store.locate(stages["counts"]) / PAIRS)
+    folds = [stored.read(fold) for fold in range(stored.n_folds)]
+    if stored.weights is None:
+        return folds
+    scale = stored.weights.n_effective / sum(stored.weights.totals)
+    return [np.rint(fold * scale).astype(np.int64) for fold in folds]
 
 
 def _skip(guards: Sequence[str], reason: str) -> list[Measurement]:
@@ -245,19 +310,11 @@ def _measure_night(
 
     The night is None if no row is new. Without identifiers, neither samples nor repeated rows can be counted.
     """
-    # number of leading rows that the last run had already
-    starts = {
-        change.file.name: change.former.rows.rows_in if change.grown and change.former else 0
-        for change in changes.new
-        if change.file.rows.rows_encoded
-    }
+    starts, new = _list_new(store, now, last, changes)
     if not starts:
         return None, []
     rows = sum(change.file.rows.rows_encoded for change in changes.new)
     before = [file.step for file in list_file_steps(store, last["dataset"])]
-    known = {step.identity for step in before}
-    new = [file for file in list_file_steps(store, now["dataset"]) if file.name in starts]
-    new = [file for file in new if file.step.identity not in known and file.step.kind == "spill"]
     if not new:
         return Night(rows=rows), []
     keys = join_keys(
@@ -270,6 +327,21 @@ def _measure_night(
     repeated, agreeing, superseded = _count_repeated(store, now["dataset"], starts)
     night = Night(keys.size, int(np.count_nonzero(seen)), rows, repeated, agreeing)
     return night, [measure_superseded(rows, superseded)]
+
+
+def _list_new(
+    store: Store, now: Mapping[str, Reference], last: Mapping[str, Reference], changes: Changes
+) -> tuple[dict[str, int], list[FileStep]]:
+    """List the spills of new files, and the number of leading rows of each file that the last run had already."""
+    starts = {
+        change.file.name: change.former.rows.rows_in if change.grown and change.former else 0
+        for change in changes.new
+        if change.file.rows.rows_encoded
+    }
+    known = {file.step.identity for file in list_file_steps(store, last["dataset"])}
+    new = [file for file in list_file_steps(store, now["dataset"]) if file.name in starts]
+    new = [file for file in new if file.step.identity not in known and file.step.kind == "spill"]
+    return starts, new
 
 
 def _count_repeated(

@@ -1,24 +1,26 @@
-"""Prediction of a target on stored test samples, compared with logistic regression and others on the same rows."""
+"""Prediction of a target on stored test samples, compared with other predictors on the same rows."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.hashing import mix_hashes
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.fitting.rivals import find_fit_obstacle, fit_boosting, fit_logistic_regression
 from pmflib.fitting.starts import read_naive_bayes
 from pmflib.model import JointPMF
 from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks, scale_blocks
 from pmflib_tasks.scoring.evaluation import make_partition_seed
 from pmflib_tasks.scoring.target_report import (
+    BOOSTING,
     LOGISTIC,
     MAJORITY,
     MODEL,
@@ -29,141 +31,6 @@ from pmflib_tasks.scoring.target_report import (
 
 MAX_ROWS = 50_000
 """Maximum number of training rows of logistic regression; more change its scores by less than their standard errors."""
-
-MAX_WORK = 50_000_000
-"""Maximum product of rows, variables and levels of the target: some seconds of work."""
-
-PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Values of scikit-learn's C, the inverse strength of regularisation, that are compared on validation rows."""
-
-DEFAULT_PENALTY = 1.0
-"""Value of C without validation rows."""
-
-MAX_STEPS = 300
-"""Maximum number of iterations of a fit."""
-
-
-@dataclass(frozen=True, eq=False)
-class LogisticRegression:
-    """A fitted multinomial logistic regression.
-
-    Parameters
-    ----------
-    fitted
-        Estimator of scikit-learn.
-    classes
-        Cardinality of the target.
-    alone
-        float64 of shape (classes,): marginal PMF of the target, used for levels without training rows.
-    sizes
-        int64 of shape (n_variables,): cardinality of every variable.
-    target
-        Position of the target.
-    penalty
-        The chosen value of `PENALTIES`.
-    """
-
-    fitted: Any
-    classes: int
-    alone: FloatArray
-    sizes: IntArray
-    target: int
-    penalty: float
-
-    def predict_proba(self, codes: IntArray) -> FloatArray:
-        """Predict the PMF of the target in each row, float64 of shape (n_rows, classes); rows sum to 1."""
-        pmf = np.tile(self.alone, (len(codes), 1))
-        seen = self.fitted.classes_
-        pmf[:, seen] = self.alone[seen].sum() * self.fitted.predict_proba(
-            make_columns(codes, self.sizes, self.target)
-        )
-        return pmf
-
-
-def find_fit_obstacle(codes: IntArray, target: int, classes: int) -> str:
-    """Explain why logistic regression is left out; empty if it is not.
-
-    Parameters
-    ----------
-    codes
-        Training rows with the target observed, (n_rows, n_variables), -1 missing.
-    target
-        Position of the target.
-    classes
-        Its cardinality.
-    """
-    if codes.shape[1] < 2:
-        return "there is no other variable to predict from"
-    if np.unique(codes[:, target]).size < 2:
-        return "the training rows hold fewer than two levels of the target"
-    work = codes.size * classes
-    if work > MAX_WORK:
-        return (
-            f"{len(codes):,} rows x {codes.shape[1]:,} variables x {classes:,} levels of the target are {work:,}, "
-            f"above {MAX_WORK:,}"
-        )
-    return ""
-
-
-def fit_logistic_regression(
-    training: SampledRows, validation: SampledRows, sizes: IntArray, target: int, alone: FloatArray
-) -> LogisticRegression:
-    """Fit to training rows with the regularisation that predicts validation rows best.
-
-    Parameters
-    ----------
-    training, validation
-        Samples with the target observed; validation may have no rows.
-    sizes
-        int64 of shape (n_variables,): cardinality of every variable.
-    target
-        Position of the target.
-    alone
-        float64 of shape (cardinality,): PMF of the target alone, positive.
-
-    Returns
-    -------
-    The fitted regression.
-    """
-    # loaded on first use: importing it takes longer than importing this package
-    import sklearn.linear_model
-    from threadpoolctl import threadpool_limits
-
-    columns, truth = make_columns(training.codes, sizes, target), training.codes[:, target]
-    best, best_score = None, -np.inf
-    penalties = PENALTIES if len(validation.codes) else (DEFAULT_PENALTY,)
-    # one thread, because the last bits of a product depend on the number of threads
-    with warnings.catch_warnings(), threadpool_limits(1):
-        # a fit that stops early is more regularised, and is evaluated on the validation rows like the others
-        warnings.simplefilter("ignore")
-        for penalty in penalties:
-            fitted = sklearn.linear_model.LogisticRegression(C=penalty, max_iter=MAX_STEPS)
-            fitted.fit(columns, truth, training.weights)
-            found = LogisticRegression(fitted, len(alone), alone, sizes, target, penalty)
-            score = -np.inf
-            if len(validation.codes):
-                pmf = found.predict_proba(validation.codes)
-                chances = pmf[np.arange(len(pmf)), validation.codes[:, target]]
-                logs = np.log(np.maximum(chances, FLOOR))
-                score = float(np.average(logs, weights=validation.weights))
-            if best is None or score > best_score:
-                best, best_score = found, score
-    assert best is not None
-    return best
-
-
-def make_columns(codes: IntArray, sizes: IntArray, target: int) -> Any:
-    """Encode all variables but the target as sparse indicators of their levels and of missingness."""
-    from scipy.sparse import csr_array
-
-    others = np.delete(np.arange(len(sizes)), target)
-    edges = np.concatenate([[0], np.cumsum(sizes[others] + 1)])
-    # scikit-learn accepts only 32-bit indices
-    columns = (codes[:, others].astype(np.int64) + 1 + edges[:-1]).astype(np.int32)
-    rows = np.arange(len(codes) + 1, dtype=np.int32) * np.int32(others.size)
-    ones = np.ones(columns.size)
-    return csr_array((ones, columns.ravel(), rows), shape=(len(codes), int(edges[-1])))
-
 
 MAX_TESTED = 200_000
 """Maximum number of predicted test samples: more do not change the third digit."""
@@ -189,6 +56,11 @@ class SampledRows(NamedTuple):
     predictions: tuple[FloatArray, ...] = ()
     weights: FloatArray | None = None
 
+    @property
+    def block(self) -> DenseBlock:
+        """Return the samples without predictions."""
+        return DenseBlock(self.codes, self.weights)
+
     @staticmethod
     def merge(parts: Sequence[SampledRows]) -> SampledRows:
         """Concatenate parts, at least one, in order."""
@@ -211,7 +83,7 @@ class Folds(NamedTuple):
 def evaluate_stored_target(
     client: Client, folds: Folds, counts: PairCounts, model: JointPMF, target: str, seed: int
 ) -> TargetReport:
-    """Predict the target of the test samples, and compare with the majority class, naive Bayes and logistic regression.
+    """Predict the target of the test samples, and compare with other predictors.
 
     Parameters
     ----------
@@ -251,13 +123,14 @@ def evaluate_stored_target(
     reason = find_fit_obstacle(training.codes, position, variable.cardinality)
     if not reason:
         validation = sample_rows(client, folds.validation, position, most, seed, (), schema.offsets)
-        regression = fit_logistic_regression(
-            training, validation, schema.cardinalities, position, bayes.prior
-        )
+        parts = training.block, validation.block
+        regression = fit_logistic_regression(*parts, schema.cardinalities, position, bayes.prior)
         predictions[LOGISTIC] = regression.predict_proba(test.codes)
+        boosted = fit_boosting(*parts, schema, position, bayes.prior)
+        predictions[BOOSTING] = boosted.predict_proba(test.codes)
     truth = test.codes[:, position].astype(np.int64)
     found = compare_predictions(variable, truth, predictions, test.weights)
-    return replace(found, left_out={LOGISTIC: reason} if reason else {})
+    return replace(found, left_out=dict.fromkeys((LOGISTIC, BOOSTING), reason) if reason else {})
 
 
 def sample_rows(

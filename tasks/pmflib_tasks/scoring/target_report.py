@@ -11,10 +11,10 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.model.measures import Measure, count_confusion, describe_bins, measure_all, sum_bins
 from pmflib.schema import Variable
 
-PREDICTORS = ("model", "majority class", "naive Bayes", "logistic regression")
+PREDICTORS = ("model", "majority class", "naive Bayes", "logistic regression", "boosting")
 """Names of the predictors, in the order shown."""
 
-MODEL, MAJORITY, NAIVE_BAYES, LOGISTIC = PREDICTORS
+MODEL, MAJORITY, NAIVE_BAYES, LOGISTIC, BOOSTING = PREDICTORS
 
 MEASURES = {
     "accuracy": "accuracy",
@@ -170,5 +170,6 @@ def _assess(
         MAJORITY: "the other variables say nothing of it, or the model is fitted to chance: raise em.pseudo_count",
         NAIVE_BAYES: "raise the rank, or leave it to rank = 'auto'",
         LOGISTIC: "raise the rank, or leave it to rank = 'auto'",
+        BOOSTING: "for this variable alone take boosting, or raise the rank",
     }.get(name, "look at its rank")
     return f"predicts {target!r} worse than {name} by {measured}; {advice}"

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
-from pmflib_tasks.scoring import prediction
-from pmflib_tasks.scoring.prediction import SampledRows, find_fit_obstacle, fit_logistic_regression
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.fitting import rivals
+from pmflib.fitting.rivals import find_fit_obstacle, fit_boosting, fit_logistic_regression
 
 SIZES = np.array([2, 3, 3])
 ALONE = np.array([0.5, 0.4, 0.1])
@@ -18,13 +20,13 @@ def draw(n_rows, seed):
 
 
 def rows(n_rows, seed):
-    return SampledRows(draw(n_rows, seed))
+    return DenseBlock(draw(n_rows, seed))
 
 
 def test_fit_logistic_regression__whole_weights_are_rows_again():
     codes, often = draw(200, 2), np.random.default_rng(3).integers(1, 4, 200)
-    weighted = SampledRows(codes, weights=often.astype(float))
-    again = SampledRows(np.repeat(codes, often, axis=0))
+    weighted = DenseBlock(codes, often.astype(float))
+    again = DenseBlock(np.repeat(codes, often, axis=0))
     first, second = (
         fit_logistic_regression(each, each, SIZES, 2, ALONE) for each in (weighted, again)
     )
@@ -39,12 +41,12 @@ def test_fit_logistic_regression__missing_is_a_level_and_unseen_levels_keep_thei
     np.testing.assert_allclose(pmf[:, 2], 0.1)
     assert pmf[0, 1] > 0.7
     assert pmf[1, 0] > 0.7
-    assert fitted.penalty in prediction.PENALTIES
+    assert fitted.penalty in rivals.PENALTIES
 
 
 def test_fit_logistic_regression__without_other_rows_takes_the_default():
     fitted = fit_logistic_regression(rows(50, 0), rows(0, 1), SIZES, 2, ALONE)
-    assert fitted.penalty == prediction.DEFAULT_PENALTY
+    assert fitted.penalty == rivals.DEFAULT_PENALTY
 
 
 def test_find_fit_obstacle__what_cannot_be_fitted(monkeypatch):
@@ -52,9 +54,34 @@ def test_find_fit_obstacle__what_cannot_be_fitted(monkeypatch):
     assert find_fit_obstacle(codes, 2, 3) == ""
     assert "no other variable" in find_fit_obstacle(codes[:, 2:], 0, 3)
     assert "fewer than two levels" in find_fit_obstacle(codes[:0], 2, 3)
-    monkeypatch.setattr(prediction, "MAX_WORK", 449)
+    monkeypatch.setattr(rivals, "MAX_WORK", 449)
     assert find_fit_obstacle(codes, 2, 3).startswith("50 rows x 3 variables x 3 levels")
     with pytest.raises(ValueError, match="2 classes"):
         fit_logistic_regression(
-            SampledRows(codes[codes[:, 2] == 0]), SampledRows(codes), SIZES, 2, ALONE
+            DenseBlock(codes[codes[:, 2] == 0]), DenseBlock(codes), SIZES, 2, ALONE
         )
+
+
+def test_fit_boosting__finds_what_two_variables_say_together():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (600, 4))
+    codes[:, 3] = codes[:, 0] ^ codes[:, 1]
+    codes[rng.random(600) < 0.1, 2] = -1
+    schema, alone = pmf.Schema.from_cardinalities([2, 2, 2, 3]), np.array([0.4, 0.4, 0.2])
+    parts = DenseBlock(codes[:400]), DenseBlock(codes[400:500])
+    found = fit_boosting(*parts, schema, 3, alone).predict_proba(codes[500:])
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_allclose(found[:, 2], 0.2)
+    assert (found.argmax(axis=1) == codes[500:, 3]).all()
+    again = fit_boosting(*parts, schema, 3, alone).predict_proba(codes[500:])
+    np.testing.assert_array_equal(found, again)
+
+
+def test_fit_boosting__validation_rows_choose_fewer_trees_on_noise():
+    codes = np.random.default_rng(1).integers(0, 2, (300, 3))
+    schema, alone = pmf.Schema.from_cardinalities([2, 2, 2]), np.array([0.5, 0.5])
+    found, without = (
+        fit_boosting(DenseBlock(codes[:200]), DenseBlock(codes[200:more]), schema, 2, alone)
+        for more in (300, 200)
+    )
+    assert found.fitted.n_iter_ < without.fitted.n_iter_ == rivals.BOOSTED_TREES
