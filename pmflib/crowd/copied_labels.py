@@ -201,7 +201,7 @@ def _pool_agreement(
     labels = labels.take(several[:: max(1, -(-n_pairs // MOST_LABEL_PAIRS))])
     shape = labels.n_rows, n_workers * n_classes
     marks = csr_array((np.ones(labels.n_observed), labels.indices, labels.indptr), shape)
-    given = marks.sum(axis=0).reshape(n_workers, n_classes)
+    given: FloatArray = marks.sum(axis=0).reshape(n_workers, n_classes)
     workers = np.sort(np.argsort(-given.sum(axis=1), kind="stable")[:MOST_WORKERS])
     by_class = [marks[:, workers * n_classes + code] for code in range(n_classes)]
     shares = given[workers] / np.maximum(given[workers].sum(axis=1, keepdims=True), 1)
