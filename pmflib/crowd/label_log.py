@@ -247,7 +247,7 @@ def list_labels(matrix: Any) -> pa.Table:
         absent |= (label.fill_null(MISSING).to_numpy() == MISSING) & isinstance(matrix, np.ndarray)
     elif pa.types.is_floating(label.type):
         numbers = label.fill_null(0).to_numpy()
-        if np.all((numbers == np.round(numbers)) | absent):
+        if np.all((np.isfinite(numbers) & (numbers == np.round(numbers))) | absent):
             # gaps turn integers into floats
             label = pa.array(np.where(absent, 0, numbers).astype(np.int64))
     given = ~absent.reshape(table.shape)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from pmflib.core.arrays import FloatArray, IntArray, check_row_order
 from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import SchemaError
 from pmflib.core.survey_design import weigh_samples
 from pmflib.estimators.joint_estimator import JointEstimator
 from pmflib.estimators.user_tables import UserTable
@@ -69,16 +70,17 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError
-            If X has no rows or columns, or contains infinity; or if y is not a vector of matching length, or has more
-            than one class per two rows.
         SchemaError
-            If the given schema does not fit.
+            If X has no rows or columns, or contains infinity; if y is not a vector of matching length, or has more than
+            one class per two rows; or if the given schema does not fit.
         """
         check_row_order(X, y=y, sample_weight=sample_weight)
         table = UserTable.read(self, X, reset=True)
-        codes_of_y = self._read_classes(y)
-        check_consistent_length(table.given, codes_of_y)
+        try:
+            codes_of_y = self._read_classes(y)
+            check_consistent_length(table.given, codes_of_y)
+        except ValueError as error:
+            raise SchemaError(str(error)) from error
         features = self._draft(table, needs_any=False)
         name = NAME
         while name in self._column_names:

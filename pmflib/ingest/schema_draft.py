@@ -241,7 +241,6 @@ def _count_columns(
     sources: Sequence[Source], config: SourceOptions, notes: list[str]
 ) -> tuple[dict[str, ValueCounts], ValueCounts]:
     header = read_columns(sources[0], config)
-    _check_delimiter(sources[0], config, header)
     # a stratum, such as a region, may be a variable; units are too many
     replicates = name_replicates(sources, config).replicate_columns
     design = (config.sample, config.weight, config.psu, *replicates)
@@ -281,17 +280,6 @@ def number_columns(source: Source, config: SourceOptions) -> tuple[str, ...]:
     return name_columns(len(read_columns(source, config)))
 
 
-def _check_delimiter(source: Source, config: SourceOptions, header: Sequence[str]) -> None:
-    """Raise an error if there is a single column whose name contains another delimiter."""
-    if len(header) == 1 and not is_parquet(source, config):
-        for other in "\t;|, ":
-            if other != config.delimiter and other in header[0].strip():
-                raise SourceError(
-                    f"{source.name}: is one column, {header[0][:80]!r}, when cut at "
-                    f"{config.delimiter!r}; is source.delimiter {other!r} (pmf infer: --delimiter)?"
-                )
-
-
 def _note_header(
     source: Source, value_counts: Mapping[str, ValueCounts], config: SourceOptions, notes: list[str]
 ) -> None:
@@ -323,6 +311,7 @@ def count_long(
     everything, weights = count_answers(sources, config, notes)
     if target is not None:
         check_target_column(target, list(everything), None)
+    _refuse_unary(everything, config)
     value_counts = _drop_rare(everything, config, min_count, notes)
     if target is not None and target not in value_counts:
         raise SchemaError(
@@ -392,6 +381,19 @@ def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
     table = np.bincount(pairs, minlength=size)
     present = np.flatnonzero(table)
     return present, table[present]
+
+
+def _refuse_unary(value_counts: Mapping[str, ValueCounts], config: SourceOptions) -> None:
+    """Refuse a long log in which all answers are equal, though variables have several of them."""
+    missing = {text.strip() for text in config.missing}
+    texts = {text for each in value_counts.values() for text in each.counts} - missing
+    most = max((each.n_rows for each in value_counts.values()), default=0)
+    if len(texts) == 1 and most > 1:
+        raise SchemaError(
+            f"all answers in column {config.value!r} are {texts.pop()!r}: the log lists what is present, and every "
+            "probability would be 1; add a row with another value for what is absent, or write a wide table with a "
+            "column of 0 and 1 for each variable"
+        )
 
 
 def _drop_rare(

@@ -124,10 +124,9 @@ def test_draft_schema__equal_notes_are_one(tmp_path):
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
-def test_draft_schema__wrong_delimiter(tmp_path, delimiter):
+def test_draft_schema__a_delimiter_that_does_not_occur_is_found(tmp_path, delimiter):
     text = f"a{delimiter}b\n1{delimiter}2\n"
-    with pytest.raises(SourceError, match=r"source\.delimiter"):
-        draft(tmp_path, {"a.csv": text.encode()}, WIDE)
+    assert draft(tmp_path, {"a.csv": text.encode()}, WIDE)[0].names == ("a", "b")
 
 
 def test_draft_schema__first_row_looks_like_data(tmp_path):
@@ -154,3 +153,25 @@ def test_number_columns__as_many_digits_as_needed(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
     with pytest.raises(SourceError, match=r"b\.parquet"):
         number_columns(find_sources(str(tmp_path / "b.parquet"))[0], WIDE)
+
+
+def test_draft_schema__a_long_log_of_one_value_is_refused(tmp_path):
+    rows = "\n".join(f"p{n // 3},item{(n * 7) % 5},1" for n in range(60))
+    (tmp_path / "a.csv").write_text(f"who,what,bought\n{rows}\n")
+    config = SourceOptions(path="x", layout="long", sample="who", variable="what", value="bought")
+    with pytest.raises(SchemaError, match="all answers in column 'bought' are '1'"):
+        draft_schema(find_sources(str(tmp_path)), config)
+
+
+def test_draft_schema__cells_with_several_answers_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    letters = np.array(list("abcdefgh"))
+    lines = [
+        f"{';'.join(letters[rng.random(8) < 0.4])},{'|'.join(letters[:2][rng.random(2) < 0.7])}"
+        for _ in range(300)
+    ]
+    (tmp_path / "a.csv").write_text("channels,few\n" + "\n".join(lines) + "\n")
+    config = SourceOptions(path="x", layout="wide")
+    drafted = draft_schema(find_sources(str(tmp_path)), config)
+    assert "channels" not in drafted.schema
+    assert "several answers in a cell, 8 of them" in drafted.columns["channels"].note

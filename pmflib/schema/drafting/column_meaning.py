@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -10,6 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.texts import list_some
 from pmflib.schema.drafting.value_counts import ValueCounts
 
 Numbers = Mapping[str, float]
@@ -202,6 +204,38 @@ def _count_peaks(values: IntArray, weights: FloatArray) -> float:
     # a single very frequent number must not hide the others
     scale = np.sort(counts)[-3:].mean()
     return float(np.minimum(np.maximum(steps - chance, 0), scale).sum() / (2 * scale))
+
+
+SIGNS = (";", "|", ",", "/", "+")
+"""Signs between several answers in a cell."""
+MOST_ANSWERS = 64
+"""Largest number of different answers in cells with several."""
+
+
+def find_several(counts: Mapping[str, int]) -> str:
+    """Describe cells with several answers, such as "a;c;h"; "" if cells have one.
+
+    Notes
+    -----
+    They have several if a sign is in a quarter of the texts, the pieces between the signs are at most `MOST_ANSWERS`
+    and fewer than the texts, none is twice in a text, and nearly all are in several texts.
+    """
+    for sign in SIGNS:
+        cells = [[piece.strip() for piece in text.split(sign)] for text in counts]
+        times = Counter(piece for cell in cells for piece in cell)
+        several = sum(len(cell) > 1 for cell in cells)
+        if (
+            4 * several >= len(cells) > 3
+            and len(times) <= min(MOST_ANSWERS, len(cells) - 1)
+            and all(len(set(cell)) == len(cell) for cell in cells)
+            and sum(n > 1 for n in times.values()) >= 0.9 * len(times)
+        ):
+            shown = list_some([repr(piece) for piece in sorted(times)], 8)
+            return (
+                f"several answers in a cell, {len(times)} of them ({shown}) between {sign!r}; write a column of yes "
+                "and no for each, as pandas.Series.str.get_dummies does"
+            )
+    return ""
 
 
 LEAST_SHARE = 0.95

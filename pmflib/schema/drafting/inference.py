@@ -15,6 +15,7 @@ from pmflib.schema.drafting.column_meaning import (
     Times,
     find_identifier,
     find_nominal_numbers,
+    find_several,
     find_times,
     find_weight,
     is_replicate,
@@ -403,6 +404,8 @@ class _Draft:
             return f"ordinal: {why}"
         if self.numbers:
             return f"nominal: {why}; {self.remedies.make_ordinal}"
+        if found := find_several(self.seen):
+            return f"nominal: {found}"
         note = "nominal: " + why
         if odd := sorted(text for text in self.seen if read_number(text) is not None):
             note += f"; some levels read as numbers ({odd[0]!r}): a missing code among them?"
@@ -456,6 +459,8 @@ class _Draft:
         if k >= distinct and not self.value_counts.overflowed:
             return ranked, ""
         kept_on_purpose = self.wishes.is_kept or wish is not None or self.wishes.role is not None
+        if not kept_on_purpose and (found := find_several(self.seen)):
+            return None, f"left out: {found}"
         if k < 1 or (covered[k - 1] < LEAST_COVERAGE and not kept_on_purpose):
             share = f"the {k} most frequent hold {covered[k - 1]:.0%}" if k else "none is frequent"
             return None, (
