@@ -67,6 +67,9 @@ class UserTable:
                             f"Found array with 0 {what}(s) (shape={tuple(table.shape)}) while a minimum of 1 is "
                             f"required by {type(estimator).__name__}."
                         )
+                if not reset and not hasattr(estimator, "feature_names_in_"):
+                    # fitted to an array: columns are matched by position
+                    table = np.asarray(table)
             else:
                 table = validate_data(
                     estimator, table, reset=reset, dtype=None, ensure_all_finite="allow-nan"

@@ -80,7 +80,7 @@ MISTAKES = [
     (lambda at: crowd.aggregate([(1, "a", "x")]), "DataFrame"),
     (lambda at: crowd.aggregate(ONE, method="dawid-skene"), "dawid_skene"),
     (lambda at: crowd.aggregate(ONE, classes=2), "labels"),
-    (lambda at: crowd.aggregate(ONE, classes=["p", "q"]), "'x', 'y'"),
+    (lambda at: crowd.aggregate(ONE, classes=["p", "q"], on_unknown="error"), "'x'"),
     (lambda at: crowd.aggregate({**ONE, "label": [["x"], ["y"]]}), "label"),
 ]
 

@@ -102,7 +102,7 @@ def test_fit__matrix_is_the_log(log, convert):
     given = convert(matrix)
     estimator = pmf.crowd.CrowdAggregator().fit(given)
     rows, columns = np.nonzero(matrix != None)  # noqa: E711
-    # a task without a label is known, and gets the prior
+    # a task without a label is known, and gets the prior and no class
     table = {
         "task": [*rows.tolist(), 3],
         "worker": [*columns.tolist(), 0],
@@ -113,7 +113,8 @@ def test_fit__matrix_is_the_log(log, convert):
     np.testing.assert_allclose(estimator.probas_.to_numpy(), expected.probabilities)
     np.testing.assert_allclose(expected.posterior[3], estimator.priors_)
     assert estimator.labels_.index.tolist() == list(range(len(matrix)))
-    assert set(estimator.labels_) <= {0, 1}
+    assert estimator.labels_.isna().tolist() == [task == 3 for task in range(len(matrix))]
+    assert set(estimator.labels_.dropna()) <= {0, 1}
 
 
 def test_fit__matrix_with_tasks_that_have_names():

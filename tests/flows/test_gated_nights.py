@@ -52,7 +52,7 @@ def test_gate__files_upside_down_are_kept_from_going_live_by_the_reference(night
     assert answer["run"]["scores"] != answer["run"]["live_scores"]
     # repaired files: the samples are those that the live model has seen, in other partitions, and it stays
     deliver_all(pipeline, codes)
-    third = pipeline.run()
+    third = pipeline.run(accept_quality=True)
     assert (third["outcome"], third["refit"]["way"]) == ("unchanged", "warm")
     assert third["live_model"] == first["live_model"]
 
@@ -82,7 +82,7 @@ def test_gate__a_small_log_is_neither_refused_by_chance_nor_passed_unseen(nights
     pipeline.deliver("0.csv", draw_ratings(200, 17), range(200), upside_down=True)
     for refresh in ("30d", "0d"):
         pipeline.configure(model={"rank": 2, "refresh": refresh}, store={"folds": 16})
-        facts = pipeline.run()
+        facts = pipeline.run(accept_quality=True)
         assert facts["live_model"] == before
     assert facts["outcome"] == "kept"
 

@@ -201,6 +201,11 @@ class QualityConfig(Section):
     )
     """Label logs: decrease, beyond chance, of the share of agreeing pairs of labels of a task, for pairs with a new
     label."""
+    guesses: GuardLimits = guard(
+        "check these workers: do they answer at random, or by a script?", warn=0.05, stop=0.2
+    )
+    """Label logs: share of the new labels by workers unknown to the last run who agree with others hardly more than by
+    chance."""
     copies: GuardLimits = guard(
         "check these workers: are they one person, or one script?", warn=0, stop=0.25
     )
