@@ -4,6 +4,8 @@ export PATH="$PWD/.venv/bin:$PATH"
 
 # The pipeline of the deployments; read by `prefect deploy`.
 export PMF_CONFIG="${PMF_CONFIG:-$PWD/deploy/nightly/pipeline.toml}"
+# What the names of its deployments end with, where a server has those of several pipelines: -NAME.
+export PMF_SUFFIX="${PMF_SUFFIX:-}"
 
 # Prefect's database, logs and profiles, and where its server listens.
 export PREFECT_HOME="${PREFECT_HOME:-$PWD/.prefect}"

@@ -14,7 +14,7 @@ demo = ["demo", "survey", "--folder", "demo", "--users", "500"]
 subprocess.run([sys.executable, "-m", "pmflib_flows", *demo], check=True, capture_output=True)
 
 store = Store("demo/store")
-dataset = find_last_run(store, "pipeline").stages["dataset"]
+dataset = find_last_run(store, "demo").stages["dataset"]
 schema = pmf.Schema.load("demo/schema.json")
 with Client(
     processes=False, dashboard_address="127.0.0.1:0"

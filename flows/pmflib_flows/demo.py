@@ -33,6 +33,7 @@ from pmflib_flows.run_tables import describe_agreement, make_run_tables
 from pmflib_flows.tables import make_table
 from pmflib_tasks.config import load_config, make_crowd
 from pmflib_tasks.config.loading import draft_config
+from pmflib_tasks.config.pipeline import draft_name
 from pmflib_tasks.stage import open_store
 
 QUESTIONS = {
@@ -134,7 +135,8 @@ def _run_labels(folder: Path, n_tasks: int, seed: int, *, data_only: bool) -> De
     columns = {"sample": "task", "variable": "worker", "value": "label"}
     source = make_source({"path": "labels.csv", "layout": "long", **columns})
     config = folder / "pipeline.toml"
-    config.write_text(draft_config(source, rank=1, crowd=make_crowd({})), "utf-8")
+    text = draft_config(source, rank=1, crowd=make_crowd({}), name=draft_name(folder))
+    config.write_text(text, "utf-8")
     demo = DemoRun(int(crowd.task.size), str(config))
     if data_only:
         return demo
@@ -145,7 +147,7 @@ def _run_labels(folder: Path, n_tasks: int, seed: int, *, data_only: bool) -> De
 
 def _draft(folder: Path, source: SourceOptions, rank: int = RANK) -> Path:
     config = folder / "pipeline.toml"
-    config.write_text(draft_config(source, rank=rank), "utf-8")
+    config.write_text(draft_config(source, rank=rank, name=draft_name(folder)), "utf-8")
     return config
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from pmflib.core.errors import PmfError, QualityError, StoreError
+from pmflib.core.errors import ConfigError, PmfError, QualityError, StoreError
 from pmflib.core.events import Notice, listen, send_event
 from pmflib.core.process_usage import ProcessUsage
 from pmflib.core.texts import mask_secrets
@@ -26,17 +28,22 @@ from pmflib.store.run_records import (
     describe_environment,
     describe_loss,
     find_live,
+    find_newest,
     name_labelling,
     now,
 )
 from pmflib_flows.run_log import log_run, publish_report
-from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.operations.lineage import RunEvents, open_events
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import StageRun, open_store
 
 MAX_NOTICES = 200
 """Maximum number of notices, such as lost workers, in the record of a run."""
+
+
+CONFIGURATION = "configuration"
+"""Key of the path of the configuration file in the environment of a run."""
 
 
 @dataclass
@@ -135,6 +142,7 @@ def record_run(
     """
     store, started = open_store(config), now()
     name = name or (name_labelling(config.name) if action == "labels" else config.name)
+    _check_name(config, find_newest(store, name))
     draft = RunDraft(action, None, None)
     usage = StageUsage()
     notices: list[Notice] = []
@@ -168,8 +176,11 @@ def record_run(
             live=draft.live,
             inputs=draft.inputs,
             facts=draft.facts,
-            environment=describe_environment(),
-            options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
+            environment={
+                **describe_environment(),
+                **({CONFIGURATION: config.file} if config.file else {}),
+            },
+            options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base", "file"})),
         )
         try:
             record = append_record(store, name, record, draft.settle)
@@ -206,6 +217,30 @@ def record_run(
             raise
         write(events)
         _end(events, draft)
+
+
+def _check_name(config: PipelineConfig, last: RunRecord | None) -> None:
+    """Refuse a run under the name of another pipeline of the store.
+
+    Raises
+    ------
+    ConfigError
+        If the newest run of this name was made by another configuration file, which is still there, has this name, and
+        would give other results.
+    """
+    other = Path("" if last is None else last.environment.get(CONFIGURATION, ""))
+    if not config.file or not other.is_file() or other.samefile(config.file):
+        return
+    try:
+        found = load_config(other)
+    except ConfigError:
+        return
+    first, second = (os.path.realpath(each.resolve(each.store.path)) for each in (config, found))
+    if found.name == config.name and found.digest != config.digest and first == second:
+        raise ConfigError(
+            f"name = {config.name!r} of {config.file!r} is that of {str(other)!r}, which runs in the same store "
+            f"{mask_secrets(config.store.path)!r}: they would share history and live model; give one another name"
+        )
 
 
 def _mask(value: Any) -> Any:

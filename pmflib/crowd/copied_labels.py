@@ -8,7 +8,8 @@ on the truth, and the later labels of the group for that task only on the first 
 that is estimated. A group is accepted if the second model is better by several standard errors over the tasks. This is
 not possible where copies are a small part of the labels, or the group has half of the workers.
 
-Candidates are groups whose workers agree with each other, beyond chance, more than with any other worker.
+Candidates are groups whose workers agree with each other, beyond chance, more than with any other worker. Agreement is
+pooled over all pairs of two groups: single pairs of workers have few common tasks.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from pmflib.crowd.e_step import (
 from pmflib.model.row_tables import score_block
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
-STANDARD_ERRORS = 5.0
+STANDARD_ERRORS = 4.0
 """Standard errors by which labels must be likelier if a group copies: the test treats tasks as independent, and several
-groups are tried. Chosen on the tuned half of benchmarks/crowd/regimes.py."""
+groups are tried. Groups of two need one more: they are the most numerous. Drawn copies as in
+tests/crowd/test_copied_labels.py have 4.3 and more, drawn honest groups at most 3.4."""
 MOST_GROUPS = 6
 """Limit of the number of groups that are tried, those with the largest gap first: each costs a fit."""
 LEAST_ALIKE = 0.85
@@ -41,7 +43,11 @@ LEAST_ALIKE = 0.85
 LEAST_GAP = 0.1
 """Smallest difference between the agreement within a group and that with others, beyond chance, of a candidate."""
 AGREEMENT_ERRORS = 2.0
-"""Standard errors that are subtracted from the agreement of two workers, which few common tasks determine poorly."""
+"""Standard errors that are subtracted from an agreement, which few common tasks determine poorly."""
+LEAST_POOLED = 4
+"""Common tasks below which an agreement is not used."""
+MOST_WORKERS = 300
+"""Limit of the number of workers that are grouped, those with most labels: the time grows with its cube."""
 COMPARED = AnnotatorModel(variational=False, votes=False)
 """Model of independent workers: shrunk confusion matrices whose likelihood is that of the labels."""
 
@@ -67,7 +73,8 @@ class CopiedGroup:
     @property
     def is_clear(self) -> bool:
         """Whether the labels of the group count once: they are alike, and clearly likelier if copied."""
-        surely = self.gain.mean > STANDARD_ERRORS * self.gain.error
+        needed = STANDARD_ERRORS + (len(self.workers) == 2)
+        surely = self.gain.mean > needed * self.gain.error
         return surely and self.alike >= LEAST_ALIKE
 
 
@@ -153,52 +160,67 @@ def weigh_group(
 def _propose_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> list[tuple[int, ...]]:
     """Propose groups whose workers agree with each other more than with any other worker, by decreasing gap.
 
-    Single-linkage clustering: pairs are joined by decreasing agreement, and groups that stay separate long stand out.
+    Average-linkage clustering: groups are joined by decreasing pooled agreement, and those that stay separate long
+    stand out.
     """
-    first, second, agreement = _measure_agreement(labels, n_workers, n_classes)
-    most = np.unique(labels.indices // n_classes).size // 2
-    group_of, members = np.arange(n_workers), {worker: [worker] for worker in range(n_workers)}
+    workers, pooled = _pool_agreement(labels, n_workers, n_classes)
+    members = [[int(worker)] for worker in workers]
     joined: dict[int, float] = {}
     gaps: list[tuple[float, list[int]]] = []
-    for pair in np.argsort(-agreement, kind="stable").tolist():
-        one, other = int(group_of[first[pair]]), int(group_of[second[pair]])
-        if one == other:
-            continue
+    agreement = _bound_kappa(pooled)
+    while agreement.size and agreement.max() > 0:
+        pair = np.unravel_index(int(agreement.argmax()), agreement.shape)
+        one, other = sorted(map(int, pair))
+        agreed = float(agreement[one, other])
         for group in (one, other):
             if group in joined:
-                gaps.append((joined.pop(group) - float(agreement[pair]), members[group]))
-        group_of[members[other]] = one
-        members[one] = members[one] + members.pop(other)
-        joined[one] = float(agreement[pair])
+                gaps.append((joined.pop(group) - agreed, members[group]))
+        members[one] = members[one] + members[other]
+        joined[one] = agreed
+        pooled[:, one] += pooled[:, other]
+        pooled[:, :, one] = pooled[:, one]
+        pooled[:, one, one] = pooled[:, other] = pooled[:, :, other] = 0.0
+        agreement[other] = agreement[:, other] = 0.0
+        agreement[one] = agreement[:, one] = _bound_kappa(pooled[:, one])
     gaps += [(agreed, members[group]) for group, agreed in joined.items()]
+    most = np.unique(labels.indices // n_classes).size // 2
     standing = [each for each in gaps if each[0] > LEAST_GAP and len(each[1]) <= most]
     standing.sort(key=lambda each: -each[0])
     return [tuple(sorted(group)) for _, group in standing[:MOST_GROUPS]]
 
 
-def _measure_agreement(
+def _pool_agreement(
     labels: SparseBlock, n_workers: int, n_classes: int
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Lower bounds of Cohen's kappa of the pairs of workers with enough common tasks, where they are above 0."""
+) -> tuple[IntArray, FloatArray]:
+    """Workers with most labels; common tasks, equal labels and those by chance of their pairs, (3, n_kept, n_kept)."""
+    from scipy.sparse import csr_array
+
     several = np.flatnonzero(np.diff(labels.indptr) > 1)
     lengths = np.diff(labels.indptr)[several]
     n_pairs = int((lengths * (lengths - 1) // 2).sum())
     labels = labels.take(several[:: max(1, -(-n_pairs // MOST_LABEL_PAIRS))])
-    workers, codes = np.divmod(labels.indices.astype(np.int64), n_classes)
-    one, other, _ = list_label_pairs(labels)
-    keys, indices, n_common = np.unique(
-        workers[one] * n_workers + workers[other], return_inverse=True, return_counts=True
-    )
-    n_alike = np.bincount(indices, codes[one] == codes[other], minlength=keys.size)
-    given = np.bincount(labels.indices, minlength=n_workers * n_classes).reshape(-1, n_classes)
-    shares = given / np.maximum(given.sum(axis=1, keepdims=True), 1)
-    first, second = np.divmod(keys, n_workers)
-    chance = (shares[first] * shares[second]).sum(axis=1)
-    alike = (n_alike + 1.0) / (n_common + 2.0)
-    surely = alike - AGREEMENT_ERRORS * np.sqrt(alike * (1 - alike) / n_common)
-    agreement = (surely - chance) / np.maximum(1 - chance, np.finfo(np.float64).eps)
-    kept = (n_common >= LEAST_COMMON) & (agreement > 0)
-    return first[kept], second[kept], agreement[kept]
+    shape = labels.n_rows, n_workers * n_classes
+    marks = csr_array((np.ones(labels.n_observed), labels.indices, labels.indptr), shape)
+    given: FloatArray = marks.sum(axis=0).reshape(n_workers, n_classes)
+    workers = np.sort(np.argsort(-given.sum(axis=1), kind="stable")[:MOST_WORKERS])
+    by_class = [marks[:, workers * n_classes + code] for code in range(n_classes)]
+    shares = given[workers] / np.maximum(given[workers].sum(axis=1, keepdims=True), 1)
+    all_labels = csr_array(sum(by_class[1:], by_class[0]))
+    common = (all_labels.T @ all_labels).toarray()
+    alike = np.sum([(each.T @ each).toarray() for each in by_class], axis=0)
+    pooled = np.stack([common, alike, common * (shares @ shares.T)])
+    pooled[:, np.arange(workers.size), np.arange(workers.size)] = 0.0
+    return workers, pooled
+
+
+def _bound_kappa(pooled: FloatArray) -> FloatArray:
+    """Lower bounds of Cohen's kappa; 0 where they are below, or too few tasks are common."""
+    common, alike, expected = pooled
+    several = np.maximum(common, 1.0)
+    share, chance = (alike + 1.0) / (common + 2.0), expected / several
+    surely = share - AGREEMENT_ERRORS * np.sqrt(share * (1 - share) / several)
+    kappa = (surely - chance) / np.maximum(1 - chance, np.finfo(np.float64).eps)
+    return np.where(common >= LEAST_POOLED, np.maximum(kappa, 0.0), 0.0)
 
 
 def _score_tasks(labels: SparseBlock, n_workers: int, n_classes: int) -> FloatArray:

@@ -39,7 +39,7 @@ from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.schema import Schema
 from pmflib.solvers import check_rank, warn_of_rank
 
-BUDGET = 40.0
+BUDGET = 30.0
 """Processor time for the choice of kind and rank, seconds, according to cost models that are about twice too high
 (`pmflib.fitting.ranks.fit_runs`).
 """

@@ -267,8 +267,19 @@ def find_live(store: Store, name: str) -> Reference | None:
         If a record is damaged.
     """
     # the newest record names the live model
-    last = next(_read_backwards(store, name), None)
+    last = find_newest(store, name)
     return None if last is None else last.live
+
+
+def find_newest(store: Store, name: str) -> RunRecord | None:
+    """Newest record of a pipeline, however the run ended; None if it has never run.
+
+    Raises
+    ------
+    StoreError
+        If the record is damaged.
+    """
+    return next(_read_backwards(store, name), None)
 
 
 def find_last_run(store: Store, name: str) -> RunRecord | None:

@@ -18,6 +18,7 @@ from pmflib.model.traits.level_scores import are_ratings
 from pmflib.schema import Schema
 from pmflib.schema.variable import DEFAULT_MISSING
 from pmflib_tasks.config.loading import draft_config, relate
+from pmflib_tasks.config.pipeline import draft_name
 from pmflib_tasks.draft_options import DraftOptions
 from pmflib_tasks.operations.planning import check_width
 
@@ -117,6 +118,7 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         likely_replicates=drafted.likely_replicates if options.replicates is None else None,
         quick=options.quick,
         notes=drafted.notes,
+        name=draft_name(output),
     )
     config_path.write_text(text, "utf-8")
     files = schema_path, readable, config_path

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pmflib.crowd.pipeline.label_changes import count_new_pairs
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
@@ -24,7 +26,7 @@ from pmflib_tasks.guards.label_guards import (
 from pmflib_tasks.guards.stored_checks import FINDINGS, measure_files
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 2
+VERSION = 3
 
 
 @stage(name="quality")
@@ -89,7 +91,8 @@ def _compare(
     per_task = max(account.observed / max(account.samples, 1), 1.0)
     found = count_new_pairs(store, dataset, last, schema)
     usual = {"pairs": found.pairs, "agreeing": found.agreeing}
+    earlier = np.sum([file.given.sum(axis=1) for file in before], axis=0)
     return [
         *measure_label_files(files, before, schema, per_task, config.quality),
-        *measure_agreement(found.new, found.n_tasks, usual, schema.names),
+        *measure_agreement(found.new, found.n_tasks, usual, schema.names, earlier == 0),
     ]

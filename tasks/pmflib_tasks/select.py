@@ -32,7 +32,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, st
 # 10: forests are scored on samples that chose neither among their starts nor their passes
 # 11: more states with forests are given up after the folds that show that they are behind
 # 12: ranks are doubled from two, without a search by pairs before
-VERSION = 13
+VERSION = 14
 
 COMPARISONS = "comparisons.json"
 """File of the artefact with all comparisons and scores."""

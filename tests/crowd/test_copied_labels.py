@@ -91,3 +91,26 @@ def test_aggregate__without_copies_has_no_groups():
     found = pmf.crowd.aggregate(log)
     assert found.copied_groups == ()
     assert "repeat" not in found.reason
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_copiers", [0, 12, 20])
+def test_find_copied_groups__pairs_with_few_common_tasks_are_pooled(n_copiers, n_classes):
+    # five labels a task by 40 workers: two workers have eight tasks in common
+    for seed in range(5):
+        rng = np.random.default_rng([seed, 77])
+        truth, right = rng.integers(n_classes, size=600), rng.uniform(0.55, 0.9, 40)
+        right[0] = 0.65
+        worker = np.argsort(rng.random((600, 40)), axis=1)[:, :5].ravel()
+        task = np.repeat(np.arange(600), 5)
+
+        def say(chance, size, actual, rng=rng):
+            wrong = (actual + rng.integers(1, n_classes, size)) % n_classes
+            return np.where(rng.random(size) < chance, actual, wrong)
+
+        copied = say(right[0], 600, truth)[task]
+        label = np.where(worker < n_copiers, copied, say(right[worker], task.size, truth[task]))
+        log = pmf.crowd.read_labels({"task": task, "worker": worker, "label": label})
+        found = find_copied_groups(log.block, 40, n_classes)
+        expected = [tuple(range(n_copiers))] if n_copiers else []
+        assert [group.workers for group in found] == expected

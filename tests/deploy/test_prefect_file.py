@@ -20,7 +20,9 @@ README = (ROOT / "deploy" / "README.md").read_text("utf-8")
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text("utf-8")
 PREFECT_FILE = (ROOT / "deploy" / "prefect.yaml").read_text("utf-8")
 ENVIRONMENT = (ROOT / "deploy" / "environment.sh").read_text("utf-8")
-DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE)["deployments"]
+SUFFIX = "{{ $PMF_SUFFIX }}"
+"""Empty for the only pipeline of a server."""
+DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE.replace(SUFFIX, ""))["deployments"]
 
 
 def read_flow(entrypoint: str) -> tuple[str, list[str]]:
@@ -41,6 +43,11 @@ def list_commands(page: str) -> list[str]:
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line]
     rest = re.sub(r"^```\w+\n.*?^```", "", page, flags=re.S | re.M)
     return lines + re.findall(r"`([^`\n]+)`", rest)
+
+
+def test_deployments__names_end_with_that_of_the_pipeline() -> None:
+    names = [each["name"] for each in yaml.safe_load(PREFECT_FILE)["deployments"]]
+    assert all(name.endswith(SUFFIX) for name in names)
 
 
 def test_deployments__names() -> None:

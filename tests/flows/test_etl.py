@@ -127,13 +127,15 @@ def test_run__memory_and_schema_are_refused(ran, monkeypatch, capsys):
     config, _ = ran
     text = config.read_text()
     small = config.with_name("small.toml")
-    small.write_text(text.replace("rank = 4", "rank = 3") + "[cluster]\nmemory_limit = 1000\n")
+    named = text.replace("rank = 4", "rank = 3").replace('name = "', 'name = "small ')
+    small.write_text(named + "[cluster]\nmemory_limit = 1000\n")
     assert call_command(monkeypatch, "run", small) == 5
     assert "memory_limit" in capsys.readouterr().err
     wrong = config.with_name("wrong.toml")
     schema = config.with_name("schema.json").read_text()
     config.with_name("wrong.json").write_text(schema.replace('"v07"', '"v7"'))
-    wrong.write_text(text.replace("schema.json", "wrong.json"))
+    named = text.replace("schema.json", "wrong.json").replace('name = "', 'name = "wrong ')
+    wrong.write_text(named)
     assert call_command(monkeypatch, "run", wrong) == 3
     err = capsys.readouterr().err
     assert "'v7'" in err

@@ -192,8 +192,9 @@ def test_gate__a_worse_model_of_workers_stays_back_and_commands_know_it(
     chosen, ordered = rows.argmax(axis=2), np.sort(rows, axis=2)
     changed = chosen[:, 0] != chosen[:, 1]
     assert found["n_same"] == 200 - changed.sum()
-    # in both nights, two classes were as probable but for a tenth wherever the label is another
-    assert (ordered[changed, :, 2] - ordered[changed, :, 1]).max(initial=0.0) < 0.1
+    # in both nights, the label is another only where it was among the least certain tenth
+    margins = ordered[:, :, 2] - ordered[:, :, 1]
+    assert (margins[changed] <= np.quantile(margins, 0.1, axis=0)).all()
     assert len(found["classes"]) == 3
 
 

@@ -29,8 +29,9 @@ def check(new, last=None, **options):
     return assess(measure_label_files([*usual, new], usual, SCHEMA, 3.0, config), config)
 
 
-def check_agreement(new, n_tasks, before):
-    return assess(measure_agreement(new, n_tasks, before, SCHEMA.names), CONFIG)
+def check_agreement(new, n_tasks, before, unknown=()):
+    mask = np.isin(np.arange(6), unknown)
+    return assess(measure_agreement(new, n_tasks, before, SCHEMA.names, mask), CONFIG)
 
 
 def test_measure_label_files__a_usual_file_passes_every_guard():
@@ -120,7 +121,24 @@ def test_measure_agreement__a_worker_who_copies_another():
 def test_measure_agreement__abstains_without_pairs():
     none = WorkerPairCounts.zero(6, 3)
     findings = check_agreement(none, 0, {})
-    assert [each.action for each in findings] == ["off", "off"]
+    assert [each.action for each in findings] == ["off", "off", "off"]
+
+
+@pytest.mark.parametrize(("n_guessers", "action"), [(0, "pass"), (1, "warn"), (3, "stop")])
+def test_measure_agreement__unknown_workers_who_answer_at_random(n_guessers, action):
+    # the last ones are new: those who guess are named, and those who know are not
+    rng = np.random.default_rng(n_guessers)
+    truth = rng.integers(0, 3, (200, 1))
+    right = np.where(np.arange(6) < 6 - n_guessers, 0.8, 0.0)
+    codes = np.where(rng.random((200, 6)) < right, truth, rng.integers(0, 3, (200, 6)))
+    levels = (np.arange(6) * 3 + codes).astype(np.int32)
+    indptr = np.arange(201, dtype=np.int64) * 6
+    pairs = count_worker_pairs(SparseBlock(indptr, levels.ravel()), 6, 3)
+    findings = check_agreement(
+        pairs, 200, {"pairs": 3000, "agreeing": 2100}, unknown=(1, 2, 3, 4, 5)
+    )
+    found = find(findings, "guesses")
+    assert (found.action, found.named) == (action, SCHEMA.names[6 - n_guessers :][:n_guessers])
 
 
 def test_quality_config__refuses_limits_that_are_in_the_wrong_order():

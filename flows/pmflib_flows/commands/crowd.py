@@ -215,6 +215,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     from pmflib.ingest.sources import find_sources
     from pmflib_tasks.config import make_crowd
     from pmflib_tasks.config.loading import draft_config, relate, relate_path
+    from pmflib_tasks.config.pipeline import draft_name
 
     if "source.path" not in given:
         raise ConfigError(
@@ -236,6 +237,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         crowd=crowd,
         on_duplicate=given.get("schema_.on_duplicate", "last"),
         seed=given.get("seed", 0),
+        name=draft_name(file.parent),
     )
     file.write_text(text, "utf-8")
     return notes

@@ -184,7 +184,8 @@ def choose_kind(
     if not is_forced and splits[0].target is None:
         classes = SampleSearch.open(splits, RANKS_BY_SAMPLES, seed=seed, **run)
         classes.run(2, [1], FEW)
-        classes.fill_in()
+        if classes.has_settled:
+            classes.fill_in()
     most = MAX_FORESTS if classes is None else _limit_forests(forests, classes)
     forests.double(most, needs_one=classes is None)
     given: list[Candidate] = []
@@ -281,7 +282,7 @@ def _limit_forests(forests: _ForestFits, classes: SampleSearch) -> int:
 
 def _goes_on(classes: SampleSearch, chosen: Candidate, samples: RankSamples) -> bool:
     """Continue doubling the number of classes if that may help; returns whether it was done."""
-    if classes.has_settled or classes.left_out:
+    if classes.has_settled:
         return False
     most = MAX_RANK
     if chosen.kind != "classes":

@@ -201,6 +201,11 @@ class QualityConfig(Section):
     )
     """Label logs: decrease, beyond chance, of the share of agreeing pairs of labels of a task, for pairs with a new
     label."""
+    guesses: GuardLimits = guard(
+        "check these workers: do they answer at random, or by a script?", warn=0.05, stop=0.2
+    )
+    """Label logs: share of the new labels by workers unknown to the last run who agree with others hardly more than by
+    chance."""
     copies: GuardLimits = guard(
         "check these workers: are they one person, or one script?", warn=0, stop=0.25
     )
@@ -220,7 +225,7 @@ class QualityConfig(Section):
     """In the first ten runs: the same for the pairs of one variable with all others, for the variable whose dependence
     has fallen most."""
     sample_agreement: GuardLimits = guard(
-        "check the identifiers: were they permuted, cut, or counted anew?", warn=4, stop=5
+        "check the identifiers: were they permuted, cut, or counted anew?", warn=4, stop=6
     )
     """In the first ten runs: the same for the pairs of new answers with earlier answers of the same samples."""
     known_samples: GuardLimits = guard(

@@ -63,10 +63,10 @@ def load_config(path: str | Path) -> PipelineConfig:
         raise
     except ValueError as error:
         raise ConfigError(f"configuration {abridge(str(path))} cannot be read: {error}") from None
-    return make_config(data, base=path.parent)
+    return make_config(data, base=path.parent, file=str(path.absolute()))
 
 
-def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConfig:
+def make_config(data: dict[str, Any], *, base: str | Path = ".", file: str = "") -> PipelineConfig:
     """Validate a configuration given as nested dictionaries.
 
     Raises
@@ -76,7 +76,12 @@ def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConf
     """
     if "base" in data:
         raise ConfigError("base: paths are relative to the configuration file; remove base")
-    return validate_section(PipelineConfig, data | {"base": str(Path(base).resolve())}, depth=2)
+    if "file" in data:
+        raise ConfigError(
+            "file: name the raw files in source.path, and the schema in schema.file; remove file"
+        )
+    given = {"base": str(Path(base).resolve()), "file": file}
+    return validate_section(PipelineConfig, data | given, depth=2)
 
 
 def make_crowd(data: dict[str, Any]) -> CrowdConfig:
@@ -120,6 +125,7 @@ def draft_config(
     on_duplicate: str = "last",
     seed: int = 0,
     quick: bool = False,
+    name: str = "",
 ) -> str:
     """Draft a configuration file for a person to review.
 
@@ -147,6 +153,8 @@ def draft_config(
         Seed of the pipeline.
     quick
         Whether to limit the choice of the rank to a minute.
+    name
+        Name of the pipeline, from `draft_name`; without one, it has the default.
 
     Returns
     -------
@@ -160,6 +168,7 @@ def draft_config(
         [
             "# What is not set here has a default; `python -m pydoc pmflib_tasks.config` shows every option.",
             *comments,
+            *([f"name = {_quote(name)}  # unique in its store"] if name else []),
             *([f"seed = {seed}"] if seed else []),
             "",
             "[source]  # relative paths start from the folder of this file",

@@ -88,7 +88,8 @@ class PipelineConfig(Section):
     """Configuration of a pipeline: the sections of ``pipeline.toml``."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
-    """Name that distinguishes the pipelines of a store; used as a file name."""
+    """Name that distinguishes the pipelines of a store, and their deployments, artifacts and jobs elsewhere; used as a
+    file name. Drafts are named after their folder."""
     source: SourceOptions
     schema_: Annotated[SchemaOptions, Field(alias="schema")] = SchemaOptions()
     window: WindowConfig = WindowConfig()
@@ -105,6 +106,8 @@ class PipelineConfig(Section):
     """Seed for everything random: starts, and the cells hidden for evaluation."""
     base: str = ""
     """Folder that paths are relative to: that of the configuration file."""
+    file: str = ""
+    """Path of the configuration file; empty if it is in memory only."""
 
     @field_validator("name")
     @classmethod
@@ -233,7 +236,7 @@ class PipelineConfig(Section):
     def digest(self) -> str:
         """SHA-256 of what can change the result: everything but the cluster, the lineage and the path of the file."""
         content = self.model_dump(
-            mode="json", by_alias=True, exclude={"cluster", "lineage", "base"}
+            mode="json", by_alias=True, exclude={"cluster", "lineage", "base", "file"}
         )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -274,6 +277,19 @@ class PipelineConfig(Section):
         """Folds of the store: which train, which choose, which test."""
         held_out = self.evaluate.validation_folds, self.evaluate.test_folds
         return split_folds(self.store.folds, *held_out)
+
+
+def draft_name(folder: Path) -> str:
+    """Draft the name of a pipeline from the name of its folder; "pipeline" if that has no letter or digit.
+
+    Examples
+    --------
+    >>> draft_name(Path("/data/Ratings (2026)"))
+    'Ratings -2026'
+    """
+    name = re.sub(r"[^\w .-]+", "-", folder.resolve().name).strip(" .-")
+    name = name.encode()[:MAX_NAME].decode(errors="ignore").strip(" .-")
+    return name if re.match(r"\w", name) else "pipeline"
 
 
 def check_target(config: PipelineConfig, schema: Schema) -> Schema:

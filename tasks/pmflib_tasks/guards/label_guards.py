@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.display.summary import percent
 from pmflib.ingest.dataset.accounts import StepSummary
@@ -31,6 +31,12 @@ LEAST_ALIKE = 0.95
 """Minimum share of their tasks on which two workers agree if one copies the other."""
 MOST_CHANCE = 1e-4
 """Significance level of the tests of copying, over all pairs of workers."""
+LEAST_LABELS = 10
+"""Minimum number of new labels of an unknown worker, for a test of guessing."""
+GUESS_SHARE = 0.25
+"""Share of the usual agreement beyond chance below which an unknown worker guesses."""
+GUESS_ERRORS = 2.0
+"""Standard errors by which the agreement of a guesser must be below the usual one."""
 DAY = {"number": 86_400.0, "instant": 86_400e6}
 """Length of a day in the units of times: numbers are seconds, instants microseconds."""
 
@@ -131,9 +137,13 @@ def measure_label_files(
 
 
 def measure_agreement(
-    new: WorkerPairCounts, n_tasks: int, before: Mapping[str, int], workers: Sequence[str]
+    new: WorkerPairCounts,
+    n_tasks: int,
+    before: Mapping[str, int],
+    workers: Sequence[str],
+    unknown: BoolArray,
 ) -> Iterator[Measurement]:
-    """Measure how far new labels agree with other labels of their tasks, and how many may be copies.
+    """Measure how far new labels agree with other labels of their tasks, and how many may be guesses or copies.
 
     Parameters
     ----------
@@ -145,11 +155,13 @@ def measure_agreement(
         Number of pairs of labels of the last run, "pairs", and of those that agree, "agreeing".
     workers
         Names.
+    unknown
+        Whether the last run had no label of each worker, (n_workers,).
     """
     agree = np.trace(new.counts, axis1=1, axis2=2)
     n_pairs, n_agree = int(new.support.sum()), int(agree.sum())
     if not n_pairs:
-        for guard in ("label_agreement", "copies"):
+        for guard in ("label_agreement", "guesses", "copies"):
             reason = "no task with a new label has another one"
             yield Measurement(guard, "new labels", None, reason)
         return
@@ -162,7 +174,39 @@ def measure_agreement(
             f"task, against {percent(usual)} so far"
         )
         yield Measurement("label_agreement", "new labels", max(least, 0.0), sentence)
+        yield _measure_guesses(new, agree, usual, workers, unknown)
     yield _measure_copies(new, agree, workers)
+
+
+def _measure_guesses(
+    new: WorkerPairCounts,
+    agree: IntArray,
+    usual: float,
+    workers: Sequence[str],
+    unknown: BoolArray,
+) -> Measurement:
+    """Measure the share of new labels by unknown workers who agree with others hardly more than by chance."""
+    given = np.zeros((len(workers), new.counts.shape[1]))
+    met, agreed = np.zeros_like(given), np.zeros(len(workers))
+    for side, labels, others in ((new.first, 2, 1), (new.second, 1, 2)):
+        np.add.at(given, side, new.counts.sum(axis=labels))
+        np.add.at(met, side, new.counts.sum(axis=others))
+        np.add.at(agreed, side, agree)
+    pairs = np.maximum(given.sum(axis=1), 1.0)
+    chance, agreement = (given * met).sum(axis=1) / pairs**2, agreed / pairs
+    # pairs of one label are dependent: the number of labels is the effective number of pairs
+    error = np.sqrt(usual * (1 - usual) / np.maximum(new.n_labels, 1))
+    low = agreement < np.minimum(
+        chance + GUESS_SHARE * (usual - chance), usual - GUESS_ERRORS * error
+    )
+    guessing = np.flatnonzero(unknown & low & (new.n_labels >= LEAST_LABELS))
+    share = float(new.n_labels[guessing].sum() / max(new.n_labels.sum(), 1))
+    sentence = (
+        f"{guessing.size} unknown workers agree with others hardly more than by chance; {percent(share)} of the new "
+        "labels may be guesses"
+    )
+    named = tuple(workers[row] for row in guessing.tolist())
+    return Measurement("guesses", "new labels", share, sentence, named=named)
 
 
 def _measure_copies(new: WorkerPairCounts, agree: IntArray, workers: Sequence[str]) -> Measurement:

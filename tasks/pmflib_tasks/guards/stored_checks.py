@@ -276,6 +276,9 @@ def _count_inside(
 ) -> IntArray | None:
     """Count the pairs of new answers of the same samples; None if samples have no identifiers: none return."""
     starts, new = _list_new(store, now, last, changes)
+    # of a file that comes again with corrections, most answers are not new
+    added = {each.file.name for each in changes.new if each.grown or each.former is None}
+    new = [step for step in new if step.name in added]
     if not new:
         return None
     rows = read_answers(store, new, schema, layout)

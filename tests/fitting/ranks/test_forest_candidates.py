@@ -84,3 +84,16 @@ def test_choose_kind__forests_that_are_asked_for_have_at_least_one_candidate(cop
     found = kinds.choose_kind(copied, is_forced=True, budget=1e-6)
     assert (found.kind, found.rank) == ("forests", 1)
     assert "forests" in found.left_out
+
+
+def test_choose_kind__classes_are_doubled_beyond_the_few_where_they_still_gain(monkeypatch):
+    rng = np.random.default_rng(2)
+    chances = rng.dirichlet(np.full(4, 0.3), (5, 8))
+    classes = rng.integers(0, 5, 1500)
+    ends = chances[classes].cumsum(axis=2)
+    codes = (rng.random((1500, 8, 1)) > ends[..., :-1]).sum(axis=2)
+    splits = split_samples(DenseBlock(codes), None, pmf.Schema.from_cardinalities([4] * 8), None)
+    monkeypatch.setattr(kinds, "FEW", 2)
+    found = kinds.choose_kind(splits)
+    assert (found.kind, found.rank) == ("classes", 5)
+    assert found.is_final
