@@ -72,7 +72,7 @@ class CalibrationPrior:
 
     power: float = 0.7
     spread: float = 0.5
-    evidence: float = 0.45
+    evidence: float = 0.75
     evidence_spread: float = 0.35
     shared_error: float = 0.04
     known_tasks: float = 25.0

@@ -67,7 +67,7 @@ class UserTable:
                             f"Found array with 0 {what}(s) (shape={tuple(table.shape)}) while a minimum of 1 is "
                             f"required by {type(estimator).__name__}."
                         )
-                if not reset and not hasattr(estimator, "feature_names_in_"):
+                if not reset and not is_frame(estimator._empty):
                     # fitted to an array: columns are matched by position
                     table = np.asarray(table)
             else:

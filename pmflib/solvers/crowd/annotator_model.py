@@ -71,7 +71,7 @@ class AnnotatorModel:
         Not with one coin, which cannot model a worker of constant labels, nor with balanced classes: both need the
         votes.
         """
-        return self.votes and not self.one_coin and self.evenness < 1
+        return self.votes and not self.one_coin and self.evenness < 0.5
 
     @property
     def copied_groups(self) -> tuple[tuple[int, ...], ...]:
