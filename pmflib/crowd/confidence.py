@@ -65,7 +65,7 @@ class CalibrationPrior:
     evidence, evidence_spread
         Median of the factor by which the power must be lower than that of left-out labels, and standard deviation of
         its logarithm [logs and drawn]: the public logs alone choose .45 (benchmarks/crowd/left_out.py), drawn ones 1
-        (regimes of benchmarks/panel.py), and with .75 both have a higher log-likelihood than with 1 or without prior.
+        (regimes of benchmarks/panel.py), and with .7 both have a higher log-likelihood than with 1 or without prior.
     shared_error, known_tasks
         Share of the tasks that look like any class, however many labels they have and however well these agree, and the
         number of known labels that this share is worth [logs].
@@ -73,7 +73,7 @@ class CalibrationPrior:
 
     power: float = 0.7
     spread: float = 0.5
-    evidence: float = 0.75
+    evidence: float = 0.7
     evidence_spread: float = 0.35
     shared_error: float = 0.04
     known_tasks: float = 25.0

@@ -50,8 +50,8 @@ def draw_gains(scenario, sizes, n_seeds):
 
 @pytest.mark.slow
 def test_aggregate__order_helps_where_labels_are_few():
-    gains = draw_gains("order", (150, 30, 5, 3), 48)
-    mean, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / 48**0.5
+    gains = draw_gains("order", (150, 30, 5, 3), 96)
+    mean, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / 96**0.5
     assert mean[0] > 2 * error[0]
     assert mean[1] > 0
 
