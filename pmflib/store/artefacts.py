@@ -404,6 +404,7 @@ class Store:
             *(self.root / "tmp").iterdir(),
             *(self.root / "manifest").glob(".*"),
             *(self.root / "runs").glob("*/.*"),
+            *(self.root / "leases").glob(".*"),
         ]
         # files that workers have written for a stage
         looks_there = self.is_bucket and not self.objects.lacks("tmp")
