@@ -51,6 +51,10 @@ sample = "person"
 variable = "film"
 value = "stars"
 time = "time"
+# what people answer in one night says nothing of their answers in another
+[quality.sample_agreement]
+warn = "off"
+stop = "off"
 """
 LABELS = """name = "labels"
 [source]
