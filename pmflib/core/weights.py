@@ -223,7 +223,8 @@ def read_shares(weight: object | None, n_rows: int) -> FloatArray:
 def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
     """Read numbers of any value: float64 of shape (n_rows,)."""
     try:
-        values = np.asarray(weight, np.float64)
+        given = np.asarray(weight)
+        values = np.asarray(given, None if np.iscomplexobj(given) else np.float64)
     except (TypeError, ValueError):
         raise PmfError(
             f"{name} has something that is no number; give a number for each row"
@@ -232,6 +233,8 @@ def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
         raise PmfError(
             f"{name} has shape {values.shape}; give one number for each of {n_rows} rows"
         )
+    if np.iscomplexobj(values):
+        raise PmfError(f"{name} has complex numbers; give a real number for each row")
     return values
 
 
