@@ -381,7 +381,7 @@ def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
     layout = {"layout": generator.layout, **(columns if generator.layout == "long" else {})}
     source = "".join(f'{name} = "{value}"\n' for name, value in ({"path": "data"} | layout).items())
     (folder / "pipeline.toml").write_text(f"[source]\n{source}{SETTINGS}", "utf-8")
-    outcomes, good = [], dict[str, bytes]()
+    outcomes, good = list[Outcome](), dict[str, bytes]()
     for night in range(1, n_nights + 1):
         # what went wrong is put right before the next delivery
         for path in (folder / "data").glob("*.csv"):
