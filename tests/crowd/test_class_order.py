@@ -48,6 +48,8 @@ def draw_gains(scenario, sizes, n_seeds):
     return np.array(gains)
 
 
+# of 96 logs, some have a class that hardly any task of the fit has
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.IdentificationWarning")
 @pytest.mark.slow
 def test_aggregate__order_helps_where_labels_are_few():
     gains = draw_gains("order", (150, 30, 5, 3), 96)
