@@ -27,7 +27,6 @@ from pmflib.store.run_records import (
     append_record,
     describe_environment,
     describe_loss,
-    find_live,
     find_newest,
     name_labelling,
     now,
@@ -142,7 +141,6 @@ def record_run(
     """
     store, started = open_store(config), now()
     name = name or (name_labelling(config.name) if action == "labels" else config.name)
-    _check_name(config, find_newest(store, name))
     draft = RunDraft(action, None, None)
     usage = StageUsage()
     notices: list[Notice] = []
@@ -198,7 +196,9 @@ def record_run(
         listen(keep, Notice),
         listen(usage.note, StageRun),
     ):
-        draft.live = draft.before = find_live(store, name)
+        last = find_newest(store, name)
+        _check_name(config, last)
+        draft.live = draft.before = None if last is None else last.live
         if loss := describe_loss(store, name):
             send_event(Notice(loss))
         try:
