@@ -174,6 +174,9 @@ class Evidence:
         unknown = sorted(positions - self._causes.keys())
         self._causes |= {each: {} for each in unknown}
         if unknown and not self.are_effective:
+            if self.read_pairs is None and self.plan_samples is None:
+                # without gaps, this is the only pass over samples in memory
+                self.count(requests)
             self._causes |= find_causes(self._count_all, self.schema, self.n_rows, unknown)
         plans = plan_parts(self.schema, requests, self._causes, self._most_variables)
         return list(dict.fromkeys(each for _, parts in plans for each in parts))
