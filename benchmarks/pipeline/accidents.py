@@ -396,8 +396,9 @@ def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
         else:
             accident(home, night, codes)
         name = "" if accident is None else accident.__name__
-        # whoever takes back rows that went live accepts that they are gone
-        accepts = bool(outcomes and outcomes[-1].accident and not outcomes[-1].code)
+        # whoever takes back rows that went live accepts that they are gone; an accident is never accepted
+        went_live = outcomes and outcomes[-1].accident and not outcomes[-1].code
+        accepts = accident is None and bool(went_live)
         outcomes.append(run_night(folder, pipeline, night, name, accepts))
     return outcomes
 
