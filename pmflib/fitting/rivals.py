@@ -54,12 +54,15 @@ class LogisticRegression:
 
     def predict_proba(self, codes: IntArray) -> FloatArray:
         """Predict the PMF of the target in each row, float64 of shape (n_rows, classes); rows sum to 1."""
-        pmf = np.tile(self.alone, (len(codes), 1))
-        seen = self.fitted.classes_
-        pmf[:, seen] = self.alone[seen].sum() * self.fitted.predict_proba(
-            make_columns(codes, self.sizes, self.target)
-        )
-        return pmf
+        chances = self.fitted.predict_proba(make_columns(codes, self.sizes, self.target))
+        return spread_levels(chances, self.fitted.classes_, self.alone)
+
+
+def spread_levels(chances: FloatArray, seen: IntArray, alone: FloatArray) -> FloatArray:
+    """Add the levels without training rows, which get their marginal probability, to PMFs of the ``seen`` ones."""
+    pmf = np.tile(alone, (len(chances), 1))
+    pmf[:, seen] = alone[seen].sum() * chances
+    return pmf
 
 
 def find_fit_obstacle(codes: IntArray, target: int, classes: int) -> str:
@@ -176,13 +179,8 @@ class Boosting:
 
     def predict_proba(self, codes: IntArray) -> FloatArray:
         """Predict the PMF of the target in each row, float64 of shape (n_rows, classes); rows sum to 1."""
-        return self._spread(self.fitted.predict_proba(hide_target(codes, self.target)))
-
-    def _spread(self, chances: FloatArray) -> FloatArray:
-        """Give levels without training rows their marginal probability."""
-        pmf, seen = np.tile(self.alone, (len(chances), 1)), self.fitted.classes_
-        pmf[:, seen] = self.alone[seen].sum() * chances
-        return pmf
+        chances = self.fitted.predict_proba(hide_target(codes, self.target))
+        return spread_levels(chances, self.fitted.classes_, self.alone)
 
 
 def hide_target(codes: IntArray, target: int) -> FloatArray:
@@ -228,20 +226,21 @@ def fit_boosting(
                 hide_target(training.codes, target), training.codes[:, target], training.weights
             )
 
-    found = Boosting(fit(BOOSTED_TREES), alone, target)
+    fitted = fit(BOOSTED_TREES)
     if not len(validation):
-        return found
+        return Boosting(fitted, alone, target)
     columns = hide_target(validation.codes, target)
     scores = [
         float(
             np.average(
-                score_rows(found._spread(each), validation, target), weights=validation.weights
+                score_rows(spread_levels(each, fitted.classes_, alone), validation, target),
+                weights=validation.weights,
             )
         )
-        for each in found.fitted.staged_predict_proba(columns)
+        for each in fitted.staged_predict_proba(columns)
     ]
     best = int(np.argmax(scores)) + 1
-    return found if best == BOOSTED_TREES else Boosting(fit(best), alone, target)
+    return Boosting(fitted if best == BOOSTED_TREES else fit(best), alone, target)
 
 
 LEAST_COMPARED = 200
@@ -298,9 +297,12 @@ def compare_with_rivals(
     for name, rival in rivals.items():
         theirs = score_rows(rival.predict_proba(test.codes), test, target)
         loss, error = compare_samples(theirs * weights, mine * weights)
-        parts.append(f"{loss:+.3f} +- {error:.3f} nats against {name}")
+        parts.append(f"{name} {loss:+.3f} +- {error:.3f}")
         better += [name] if loss > SURE * error else []
-    held_out = f"log-loss on {len(test):,} held-out rows: {', '.join(parts)}"
+    held_out = (
+        f"log-loss on {len(test):,} held-out rows minus that of a rival, nats: {', '.join(parts)}"
+    )
     if better:
-        return (f"{' and '.join(better)} predicts {schema.names[target]!r} better: {held_out}",)
+        verb = "predict" if len(better) > 1 else "predicts"
+        return (f"{' and '.join(better)} {verb} {schema.names[target]!r} better: {held_out}",)
     return (held_out,)
