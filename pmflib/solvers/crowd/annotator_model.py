@@ -68,8 +68,8 @@ class AnnotatorModel:
     def weighs_votes(self) -> bool:
         """Whether votes are weighted by the agreement of their workers, and dropped if many are uninformative.
 
-        Not with one coin, which cannot model a worker of constant labels, nor if the class prior is mostly uniform: both
-        need the votes.
+        Not with one coin, which cannot model a worker of constant labels, nor if the class prior is mostly uniform:
+        both need the votes.
         """
         return self.votes and not self.one_coin and self.evenness < 0.5
 
