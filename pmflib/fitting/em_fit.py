@@ -391,6 +391,9 @@ class EMFit:
         elif n_starts > 1:
             origin["best"] = n_starts
         joint = JointPMF(*model, self.schema, origin)
+        if not is_average:
+            joint = joint.sort_states()
+            model = (joint.prior, joint.factors)
         # one more pass gives the likelihood of the samples and the change that another update would make
         (statistics,) = evaluate_models(runs.training, [model])
         training = measure_statistics(joint, statistics)

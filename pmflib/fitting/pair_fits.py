@@ -50,7 +50,7 @@ def fit_by_method(
         )
     method = found.method or method
     return FitResult(
-        JointPMF(found.prior, found.factors, counts.schema, {"method": method}),
+        JointPMF(found.prior, found.factors, counts.schema, {"method": method}).sort_states(),
         found.loss_history,
         (),
         found.n_iter,
