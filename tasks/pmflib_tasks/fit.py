@@ -18,7 +18,7 @@ from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, stage
 
-# 8: states are in order of size; 7: the diagnosis says which warnings are on the rank; wide tables start from some of their variables
+# 8: states are in order of size; 7: wide tables start from some of their variables
 VERSION = 8
 
 MAX_DIAGNOSED_LEVELS = 2000
