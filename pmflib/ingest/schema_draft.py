@@ -24,6 +24,7 @@ from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
 from pmflib.schema.drafting.inference import Proposal
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
+from pmflib.schema.drafting.several_answers import split_columns
 from pmflib.schema.drafting.table_draft import (
     find_sisters,
     list_names,
@@ -45,6 +46,7 @@ def draft_schema(
     bins: int = 8,
     min_count: int = 1,
     target: str | None = None,
+    split: Mapping[str, str] | None = None,
 ) -> DraftedSchema:
     """Draft a schema from raw files, in bounded memory.
 
@@ -65,6 +67,9 @@ def draft_schema(
         Long only: least number of answers of a variable, at least 1.
     target
         Variable that a model is to predict, which is always kept.
+    split
+        Wide only: columns whose cells hold several answers, with the sign between these; see
+        `pmflib.schema.drafting.several_answers.split_columns`.
 
     Returns
     -------
@@ -78,29 +83,40 @@ def draft_schema(
         If a file cannot be read.
     """
     notes: list[str] = []
+    signs = split or {}
+    if signs and config.layout == "long":
+        raise SchemaError(
+            f"split names {list(signs)}, columns of a wide table, and the log is long; give each answer its row"
+        )
+    is_part = any(target is not None and target.startswith(f"{column}_") for column in signs)
     if config.layout == "wide":
-        counted = count_wide(sources, config, target, notes)
+        counted = count_wide(sources, config, None if is_part else target, notes)
     else:
         counted = count_long(sources, config, target, min_count, max_levels, notes)
-    sisters = (
-        find_sisters(counted.value_counts, counted.codes, config.missing)
-        if config.layout == "wide"
-        else []
-    )
-    codes = share_sister_codes(counted.value_counts, counted.codes, sisters)
-    shared = share_codes(counted.value_counts, codes)
+    parts = split_columns(counted.value_counts, signs, config.missing)
+    whole = {name: each for name, each in counted.value_counts.items() if name not in parts}
+    codes = {name: each for name, each in counted.codes.items() if name not in parts}
+    sisters = find_sisters(whole, codes, config.missing) if config.layout == "wide" else []
+    codes = share_sister_codes(whole, codes, sisters)
+    shared = share_codes(whole, codes)
     proposals = propose_columns(
-        counted.value_counts,
+        whole,
         codes,
         sisters,
         scales=counted.scales,
-        target=target,
+        target=None if is_part else target,
         missing=(*config.missing, *(text for text in shared if read_number(text) is None)),
         max_levels=max_levels,
         bins=bins,
         is_answer=config.layout == "long",
     )
+    proposals = {
+        name: each
+        for column in counted.value_counts
+        for name, each in (parts.get(column) or {column: proposals[column]}).items()
+    }
     if target is not None:
+        check_target_column(target, list(proposals), config.sample)  # a part is no column
         check_drafted_target(target, proposals[target])
     variables = [each.variable for each in proposals.values() if each.variable is not None]
     notes += [*note_codes(codes), *note_strays(proposals), *_note_proposals(proposals)]

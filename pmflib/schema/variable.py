@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import SchemaError
-from pmflib.core.texts import fold_text
+from pmflib.core.texts import abridge_names, fold_text
 from pmflib.display.summary import (
     MOST_ROWS,
     Summarised,
@@ -47,6 +47,34 @@ DEFAULT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of the answers in cells that hold several: "a;c" is a yes to "a" and to "c", and a no to the others.
+
+    Parameters
+    ----------
+    column
+        Column of the cells.
+    sign
+        Sign between the answers of a cell.
+    answers
+        All known answers; a cell with another one is an unknown level.
+    answer
+        The answer that the variable is about.
+    """
+
+    column: str
+    sign: str
+    answers: tuple[str, ...]
+    answer: str
+
+
+def split_answers(text: str, sign: str, missing: Collection[str]) -> set[str]:
+    """Split a cell into its answers; empty if nothing is given."""
+    pieces = {piece.strip() for piece in text.split(sign)}
+    return pieces.difference(("",), missing)
+
+
+@dataclass(frozen=True)
 class Variable(Summarised):
     """A categorical variable.
 
@@ -68,6 +96,9 @@ class Variable(Summarised):
         variables.
     folded
         Whether a text that differs from a level only in case or Unicode composition counts as that level.
+    part
+        The answer, among several in a cell, that the variable is about: its levels are no and yes, in this order. A
+        cell without answers is missing. None for a column of its own.
 
     Raises
     ------
@@ -82,6 +113,7 @@ class Variable(Summarised):
     missing: tuple[str, ...] = DEFAULT_MISSING
     other: str | None = None
     folded: bool = False
+    part: Part | None = None
 
     def __post_init__(self) -> None:
         levels: Any = self.levels
@@ -119,6 +151,12 @@ class Variable(Summarised):
                 f"variable {self.name!r} has other = {self.other!r}, which must be one of its levels, and a continuous "
                 "column has none; add the level, or take out other"
             )
+        part = self.part
+        if part and (n != 2 or not part.sign or part.answer not in part.answers):
+            raise SchemaError(
+                f"variable {self.name!r} has {n} levels and is the part {part}; give two levels, no and yes, a sign, "
+                "and one of the answers"
+            )
         keys = [self._key(level) for level in self.levels]
         if len(set(keys)) < n:
             twice = sorted({k for k in keys if keys.count(k) > 1})
@@ -147,6 +185,17 @@ class Variable(Summarised):
             f"Variable {cut(self.name)!r}: {self.role}, {format_count(self.cardinality)} levels"
         )
         return Summary(headline, tuple(facts), (), (table,))
+
+    @property
+    def column(self) -> str:
+        """Return the name of the column in a wide table."""
+        return self.name if self.part is None else self.part.column
+
+    def list_known(self) -> str:
+        """Name the levels, or the answers that a cell of several may hold, for a message."""
+        if self.part is None:
+            return f"levels are {abridge_names(self.levels)}"
+        return f"answers, between {self.part.sign!r}, are {abridge_names(self.part.answers)}"
 
     @property
     def cardinality(self) -> int:
@@ -216,8 +265,24 @@ class Variable(Summarised):
             return code
         return bisect_right(self.edges, number)
 
+    def encode_cell(self, value: object) -> int:
+        """Encode one raw value of the column; unlike for `encode_value`, a cell may hold several answers.
+
+        Returns
+        -------
+        As from `encode_value`.
+        """
+        code = self.encode_value(value)
+        if self.part is None or code in (MISSING, UNDECODABLE):
+            return code
+        text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
+        given = split_answers(text, self.part.sign, self.missing)
+        if not given:
+            return MISSING
+        return int(self.part.answer in given) if given <= {*self.part.answers} else UNKNOWN
+
     def encode_column(self, column: pa.Array | pa.ChunkedArray) -> IntArray:
-        """Encode a column.
+        """Encode a column of raw values.
 
         Parameters
         ----------
@@ -250,7 +315,7 @@ class Variable(Summarised):
         if not pa.types.is_dictionary(column.type):
             # a batch has few distinct values, each of which is parsed once
             column = column.dictionary_encode()
-        table = [self.encode_value(value) for value in column.dictionary.to_pylist()]
+        table = [self.encode_cell(value) for value in column.dictionary.to_pylist()]
         lookup = np.array([*table, MISSING], np.int16)
         positions = column.indices.fill_null(len(table)).to_numpy(zero_copy_only=False)
         codes: IntArray = lookup[positions]
@@ -267,7 +332,7 @@ class Variable(Summarised):
         positions = (numbers - least).astype(np.intp)
         present = np.flatnonzero(np.bincount(positions))
         lookup = np.empty(int(present[-1]) + 1, np.int16)
-        lookup[present] = [self.encode_value(least + index) for index in present.tolist()]
+        lookup[present] = [self.encode_cell(least + index) for index in present.tolist()]
         codes: IntArray = lookup[positions]
         if column.null_count:
             codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
@@ -314,6 +379,8 @@ class Variable(Summarised):
             out["other"] = self.other
         if self.folded:
             out["folded"] = True
+        if self.part is not None:
+            out["part"] = {**asdict(self.part), "answers": list(self.part.answers)}
         return out
 
     @classmethod
@@ -329,7 +396,7 @@ class Variable(Summarised):
         """
         if not isinstance(data, Mapping):
             raise SchemaError(f"a variable is {data!r}, not an object with a name and levels")
-        known = {"name", "levels", "values", "edges", "missing", "other", "folded"}
+        known = {"name", "levels", "values", "edges", "missing", "other", "folded", "part"}
         if unknown := sorted(set(data) - known):
             raise SchemaError(
                 f"variable {data.get('name')!r} has unknown fields {unknown}; known: {sorted(known)}"
@@ -345,7 +412,18 @@ class Variable(Summarised):
             _texts(data, "missing") if "missing" in data else missing,
             None if data.get("other") is None else as_text(data["other"]),
             bool(data.get("folded", False)),
+            None if data.get("part") is None else _read_part(data),
         )
+
+
+def _read_part(data: Mapping[str, Any]) -> Part:
+    part = data["part"]
+    if not isinstance(part, Mapping) or {*part} != {field.name for field in fields(Part)}:
+        raise SchemaError(
+            f"variable {data['name']!r}: part is {part!r}; give column, sign, answers and answer"
+        )
+    texts = (str(part["column"]), str(part["sign"]))
+    return Part(*texts, _texts({**part, "name": data["name"]}, "answers"), str(part["answer"]))
 
 
 def as_text(value: object) -> str:

@@ -64,6 +64,8 @@ class Remedies:
         How to declare a missing code, ``{text}``.
     keep_codes
         How to declare that a column has no missing codes of its own.
+    split
+        How to make a variable of each answer in the cells of ``{column}``, between which ``{sign}`` stands.
     """
 
     keep_identifier: str
@@ -74,6 +76,7 @@ class Remedies:
     make_ordinal: str
     name_missing: str
     keep_codes: str
+    split: str
 
 
 CHANGE = "pmf schema set schema.json COLUMN"
@@ -87,6 +90,7 @@ COMMANDS = Remedies(
     "if they are numbers: --role ordinal",
     f"{CHANGE} --missing {{text}}",
     f"to refuse: {CHANGE} --missing none",
+    "for a variable of no and yes for each: pmf infer --split '{column}={sign}'",
 )
 """Remedies for drafts of the command line."""
 _MAKE = "pmflib.Variable(name, levels)"
@@ -99,6 +103,7 @@ PYTHON = Remedies(
     "if they are numbers, give the Variable values",
     "name it in missing=",
     "to refuse, put it into the levels of a Variable",
+    "for a variable of no and yes for each: pmflib.Schema.infer(table, split={{{column!r}: {sign!r}}})",
 )
 """Remedies for drafts in Python."""
 WEIGHT_NOTE = "left out: a weight of samples"
@@ -404,14 +409,19 @@ class _Draft:
             return f"ordinal: {why}"
         if self.numbers:
             return f"nominal: {why}; {self.remedies.make_ordinal}"
-        if found := find_several(self.seen):
-            return f"nominal: {found}"
+        if several := self._note_several():
+            return f"nominal: {several}"
         note = "nominal: " + why
         if odd := sorted(text for text in self.seen if read_number(text) is not None):
             note += f"; some levels read as numbers ({odd[0]!r}): a missing code among them?"
         elif len(variable.levels) > 2:
             note += "; put the levels in order and give values if they have one"
         return note
+
+    def _note_several(self) -> str:
+        """Describe cells with several answers, and say how to split them; "" if cells have one."""
+        sign, found = find_several(self.seen)
+        return found and f"{found}; {self.remedies.split.format(column=self.name, sign=sign)}"
 
     def _name_rest(self) -> str:
         """Name for the level of all other texts that the column does not contain."""
@@ -459,8 +469,8 @@ class _Draft:
         if k >= distinct and not self.value_counts.overflowed:
             return ranked, ""
         kept_on_purpose = self.wishes.is_kept or wish is not None or self.wishes.role is not None
-        if not kept_on_purpose and (found := find_several(self.seen)):
-            return None, f"left out: {found}"
+        if not kept_on_purpose and (several := self._note_several()):
+            return None, f"left out: {several}"
         if k < 1 or (covered[k - 1] < LEAST_COVERAGE and not kept_on_purpose):
             share = f"the {k} most frequent hold {covered[k - 1]:.0%}" if k else "none is frequent"
             return None, (
