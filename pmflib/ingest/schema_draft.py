@@ -21,7 +21,7 @@ from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.drafting.inference import Proposal
+from pmflib.schema.drafting.inference import Proposal, give_absent
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
 from pmflib.schema.drafting.several_answers import split_columns
@@ -47,6 +47,7 @@ def draft_schema(
     min_count: int = 1,
     target: str | None = None,
     split: Mapping[str, str] | None = None,
+    absent: str | None = None,
 ) -> DraftedSchema:
     """Draft a schema from raw files, in bounded memory.
 
@@ -70,6 +71,9 @@ def draft_schema(
     split
         Wide only: columns whose cells hold several answers, with the sign between these; see
         `pmflib.schema.drafting.several_answers.split_columns`.
+    absent
+        Level of empty cells in columns of one value, such as ticks, and of variables without a row of the sample in
+        logs that list what is present.
 
     Returns
     -------
@@ -78,7 +82,8 @@ def draft_schema(
     Raises
     ------
     SchemaError
-        If no column can be a variable, the target cannot be one, or a long log has more than ``MAX_VARIABLES``.
+        If no column can be a variable or all have one level, the target cannot be one, or a long log has more than
+        ``MAX_VARIABLES``.
     SourceError
         If a file cannot be read.
     """
@@ -93,6 +98,8 @@ def draft_schema(
         counted = count_wide(sources, config, None if is_part else target, notes)
     else:
         counted = count_long(sources, config, target, min_count, max_levels, notes)
+        if absent is None:
+            _refuse_unary(counted.value_counts, config)
     parts = split_columns(counted.value_counts, signs, config.missing)
     whole = {name: each for name, each in counted.value_counts.items() if name not in parts}
     codes = {name: each for name, each in counted.codes.items() if name not in parts}
@@ -113,7 +120,9 @@ def draft_schema(
     proposals = {
         name: each
         for column in counted.value_counts
-        for name, each in (parts.get(column) or {column: proposals[column]}).items()
+        for name, each in (
+            parts.get(column) or {column: give_absent(proposals[column], absent)}
+        ).items()
     }
     if target is not None:
         check_target_column(target, list(proposals), config.sample)  # a part is no column
@@ -124,6 +133,13 @@ def draft_schema(
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
             f"check source.layout and source.delimiter, or raise max_levels={max_levels}"
+        )
+    has_gaps = any(each.variable and each.share_missing for each in proposals.values())
+    if config.layout == "wide" and has_gaps and max(each.cardinality for each in variables) == 1:
+        raise SchemaError(
+            f"all {len(variables)} columns that can be variables have one value, such as {variables[0].levels[0]!r} in "
+            f"{variables[0].name!r}, and every probability would be 1; if an empty cell means no, name that level "
+            "(pmf infer --absent no)"
         )
     if config.layout == "wide" and len(variables) < len(proposals) / 2:
         notes.append(
@@ -327,7 +343,6 @@ def count_long(
     everything, weights = count_answers(sources, config, notes)
     if target is not None:
         check_target_column(target, list(everything), None)
-    _refuse_unary(everything, config)
     value_counts = _drop_rare(everything, config, min_count, notes)
     if target is not None and target not in value_counts:
         raise SchemaError(
@@ -407,8 +422,8 @@ def _refuse_unary(value_counts: Mapping[str, ValueCounts], config: SourceOptions
     if len(texts) == 1 and most > 1:
         raise SchemaError(
             f"all answers in column {config.value!r} are {texts.pop()!r}: the log lists what is present, and every "
-            "probability would be 1; add a row with another value for what is absent, or write a wide table with a "
-            "column of 0 and 1 for each variable"
+            "probability would be 1; name the level of what has no row (pmf infer --absent no), or add a row with "
+            "another value for what is absent"
         )
 
 

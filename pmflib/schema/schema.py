@@ -237,6 +237,7 @@ class Schema(Summarised):
         max_levels: int = 32,
         bins: int = 8,
         split: Mapping[str, str] | None = None,
+        absent: str | None = None,
     ) -> Schema:
         """Infer a schema from a table in memory; `pmf infer` does this for files of any size, with explanations.
 
@@ -256,6 +257,8 @@ class Schema(Summarised):
         split
             Columns whose cells hold several answers, with the sign between these: ``{"interests": ";"}`` makes a
             variable of no and yes for each answer, missing in rows without any answer.
+        absent
+            Level of empty cells in columns of one value, such as ticks: "no" makes it a variable of no and the value.
 
         Raises
         ------
@@ -270,7 +273,12 @@ class Schema(Summarised):
         if not columns.num_columns:
             raise SchemaError("the table has no columns; give one with a column for each variable")
         proposals = propose_variables(
-            columns, missing=missing, max_levels=max_levels, bins=bins, split=split
+            columns,
+            missing=missing,
+            max_levels=max_levels,
+            bins=bins,
+            split=split,
+            absent=absent,
         )
         kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
         left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]

@@ -99,6 +99,9 @@ class Variable(Summarised):
     part
         The answer, among several in a cell, that the variable is about: its levels are no and yes, in this order. A
         cell without answers is missing. None for a column of its own.
+    absent
+        Level of a cell in which nothing is given, and in a long log of a variable without a row of the sample; None if
+        it is missing.
 
     Raises
     ------
@@ -114,6 +117,7 @@ class Variable(Summarised):
     other: str | None = None
     folded: bool = False
     part: Part | None = None
+    absent: str | None = None
 
     def __post_init__(self) -> None:
         levels: Any = self.levels
@@ -150,6 +154,11 @@ class Variable(Summarised):
             raise SchemaError(
                 f"variable {self.name!r} has other = {self.other!r}, which must be one of its levels, and a continuous "
                 "column has none; add the level, or take out other"
+            )
+        if self.absent is not None and (self.edges is not None or self.absent not in self.levels):
+            raise SchemaError(
+                f"variable {self.name!r} has absent = {self.absent!r}, which must be one of its levels, and continuous "
+                "columns have none; add the level, or take out absent"
             )
         part = self.part
         if part and (n != 2 or not part.sign or part.answer not in part.answers):
@@ -211,8 +220,10 @@ class Variable(Summarised):
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Return whether every level except `other` is a number, so that 5, "5" and "5.0" are the same level."""
-        numbers = [read_number(level) for level in self.levels if level != self.other]
+        """Return whether levels, but for `other` and `absent`, are numbers, so that 5, "5" and "5.0" are the same."""
+        numbers = [
+            read_number(level) for level in self.levels if level not in (self.other, self.absent)
+        ]
         return all(x is not None for x in numbers) and len(set(numbers)) == len(numbers)
 
     def _key(self, text: str) -> str:
@@ -266,20 +277,19 @@ class Variable(Summarised):
         return bisect_right(self.edges, number)
 
     def encode_cell(self, value: object) -> int:
-        """Encode one raw value of the column; unlike for `encode_value`, a cell may hold several answers.
+        """Encode one raw value of the column; unlike for `encode_value`, it may hold several answers, or mean `absent`.
 
         Returns
         -------
         As from `encode_value`.
         """
         code = self.encode_value(value)
-        if self.part is None or code in (MISSING, UNDECODABLE):
-            return code
-        text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
-        given = split_answers(text, self.part.sign, self.missing)
-        if not given:
-            return MISSING
-        return int(self.part.answer in given) if given <= {*self.part.answers} else UNKNOWN
+        if self.part is not None and code not in (MISSING, UNDECODABLE):
+            text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
+            given = split_answers(text, self.part.sign, self.missing)
+            code = int(self.part.answer in given) if given <= {*self.part.answers} else UNKNOWN
+            code = code if given else MISSING
+        return self.levels.index(self.absent) if code == MISSING and self.absent else code
 
     def encode_column(self, column: pa.Array | pa.ChunkedArray) -> IntArray:
         """Encode a column of raw values.
@@ -316,7 +326,7 @@ class Variable(Summarised):
             # a batch has few distinct values, each of which is parsed once
             column = column.dictionary_encode()
         table = [self.encode_cell(value) for value in column.dictionary.to_pylist()]
-        lookup = np.array([*table, MISSING], np.int16)
+        lookup = np.array([*table, self.encode_cell(None)], np.int16)
         positions = column.indices.fill_null(len(table)).to_numpy(zero_copy_only=False)
         codes: IntArray = lookup[positions]
         return codes
@@ -335,7 +345,7 @@ class Variable(Summarised):
         lookup[present] = [self.encode_cell(least + index) for index in present.tolist()]
         codes: IntArray = lookup[positions]
         if column.null_count:
-            codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
+            codes[column.is_null().to_numpy(zero_copy_only=False)] = self.encode_cell(None)
         return codes
 
     def _encode_numbers(self, column: pa.Array) -> IntArray:
@@ -379,6 +389,8 @@ class Variable(Summarised):
             out["other"] = self.other
         if self.folded:
             out["folded"] = True
+        if self.absent is not None:
+            out["absent"] = self.absent
         if self.part is not None:
             out["part"] = {**asdict(self.part), "answers": list(self.part.answers)}
         return out
@@ -396,7 +408,17 @@ class Variable(Summarised):
         """
         if not isinstance(data, Mapping):
             raise SchemaError(f"a variable is {data!r}, not an object with a name and levels")
-        known = {"name", "levels", "values", "edges", "missing", "other", "folded", "part"}
+        known = {
+            "name",
+            "levels",
+            "values",
+            "edges",
+            "missing",
+            "other",
+            "folded",
+            "part",
+            "absent",
+        }
         if unknown := sorted(set(data) - known):
             raise SchemaError(
                 f"variable {data.get('name')!r} has unknown fields {unknown}; known: {sorted(known)}"
@@ -413,6 +435,7 @@ class Variable(Summarised):
             None if data.get("other") is None else as_text(data["other"]),
             bool(data.get("folded", False)),
             None if data.get("part") is None else _read_part(data),
+            None if data.get("absent") is None else as_text(data["absent"]),
         )
 
 

@@ -56,6 +56,11 @@ class DraftOptions:
         "Column whose cells hold several answers, and the sign between them: 'interests=;' makes a variable of no and "
         "yes for each answer; may be repeated.",
     )
+    absent: str | None = option(
+        None,
+        "Level of an empty cell in columns of one value (a tick, or nothing), and in long logs of variables without a "
+        "row of the sample: for example no.",
+    )
     min_count: int = option(1, "Long logs: minimum number of answers per variable.", min=1)
     max_levels: int = option(
         32, "Maximum number of levels; columns with more distinct numbers are binned.", min=2

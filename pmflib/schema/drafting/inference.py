@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, count
 from typing import Literal
 
 import numpy as np
 
+from pmflib.core.errors import SchemaError
 from pmflib.schema.drafting.column_meaning import (
     Numbers,
     Times,
@@ -23,9 +24,19 @@ from pmflib.schema.drafting.column_meaning import (
 from pmflib.schema.drafting.level_order import LevelOrder, find_level_order, natural_key
 from pmflib.schema.drafting.missing_codes import HIGH_CODES, CodeProposal
 from pmflib.schema.drafting.value_counts import ValueCounts, find_strays, make_bins
-from pmflib.schema.variable import DEFAULT_MISSING, Role, Variable, as_text, read_number
+from pmflib.schema.variable import (
+    DEFAULT_MISSING,
+    UNKNOWN,
+    Role,
+    Variable,
+    as_text,
+    read_number,
+)
 
-ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
+ONE_LEVEL = (
+    "only one value was seen: add the levels that others may give, take the variable out, or, where empty means no, "
+    "name that level (pmf infer --absent no)"
+)
 """Note on variables with a single observed value."""
 COVERAGE = 0.9
 """Share of values that the kept levels of a column with very many must cover."""
@@ -162,6 +173,28 @@ class Proposal:
     share_missing: float
     codes: tuple[CodeProposal, ...] = ()
     strays: Mapping[str, int] = field(default_factory=dict)
+
+
+def give_absent(proposal: Proposal, absent: str | None) -> Proposal:
+    """Make the empty cells of a column of one value a level, which comes first; other proposals are kept.
+
+    Raises
+    ------
+    SchemaError
+        If the level is the value itself.
+    """
+    variable = proposal.variable
+    if absent is None or variable is None or variable.cardinality != 1:
+        return proposal
+    if variable.encode_value(absent) != UNKNOWN:
+        raise SchemaError(
+            f"absent is {absent!r}, which means something else in {variable.name!r}, of the value "
+            f"{variable.levels[0]!r}; give another text, such as 'no'"
+        )
+    levels = (absent, *variable.levels)
+    made = replace(variable, levels=levels, values=None, edges=None, absent=absent)
+    why = f"{variable.levels[0]!r}, or nothing, which is {absent!r}"
+    return replace(proposal, variable=made, role=made.role, note="", why=why)
 
 
 def propose_variable(

@@ -16,6 +16,7 @@ from pmflib.schema.drafting.inference import (
     PYTHON,
     Proposal,
     Wishes,
+    give_absent,
     propose_variable,
 )
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
@@ -33,6 +34,7 @@ def propose_variables(
     finds_codes: bool = True,
     finds_identifiers: bool = True,
     split: Mapping[str, str] | None = None,
+    absent: str | None = None,
 ) -> dict[str, Proposal]:
     """Draft a variable for each column of a table in memory.
 
@@ -51,6 +53,8 @@ def propose_variables(
         Whether to leave out columns that identify rows.
     split
         Columns whose cells hold several answers, with the sign between these.
+    absent
+        Level of empty cells in columns of one value.
 
     Returns
     -------
@@ -86,7 +90,9 @@ def propose_variables(
         remedies=PYTHON,
         finds_strays=finds_codes,
     )
-    whole = {name: {name: _forgive_strays(each)} for name, each in proposals.items()}
+    whole = {
+        name: {name: give_absent(_forgive_strays(each), absent)} for name, each in proposals.items()
+    }
     return {name: each for column in names for name, each in (whole | parts)[column].items()}
 
 
