@@ -37,7 +37,7 @@ from pmflib_tasks.stage import (
 VERSION = 3
 
 
-@stage(name="count")
+@stage(name="count", makes="counts")
 def count(
     config: PipelineConfig,
     dataset: Reference,
