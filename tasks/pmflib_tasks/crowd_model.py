@@ -19,7 +19,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_wor
 PAIRS_VERSION = 2
 
 
-@stage(name="pairs")
+@stage(name="pairs", makes="worker-pairs")
 def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
     """Count the pairs of labels that workers gave to the same tasks.
 
@@ -69,7 +69,7 @@ def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") 
 VERSION = 6
 
 
-@stage(name="crowd model")
+@stage(name="crowd model", makes="crowd-model")
 def crowd_model(
     config: PipelineConfig,
     dataset: Reference,

@@ -25,7 +25,7 @@ MAX_DIAGNOSED_LEVELS = 2000
 """Maximum number of levels for the diagnosis of the counts, whose singular values take some seconds."""
 
 
-@stage(name="fit")
+@stage(name="fit", makes="start")
 def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None) -> Reference:
     """Fit a model to the counts of the training folds.
 

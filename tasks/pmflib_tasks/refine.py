@@ -29,7 +29,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 VERSION = 20  # the law of the equivalent samples is kept; 19: starts are compared in one way for every size
 
 
-@stage(name="refine")
+@stage(name="refine", makes="model")
 def refine(
     config: PipelineConfig,
     dataset: Reference,

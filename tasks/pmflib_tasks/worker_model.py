@@ -28,7 +28,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_wor
 VERSION = 3
 
 
-@stage(name="worker model")
+@stage(name="worker model", makes="worker-model")
 def worker_model(
     config: PipelineConfig,
     dataset: Reference,
@@ -161,7 +161,7 @@ def _read(options: Mapping[str, Any], key: str) -> str:
 COMPARISON_VERSION = 1
 
 
-@stage(name="compare")
+@stage(name="compare", makes="comparison")
 def compare_worker_models(
     config: PipelineConfig, dataset: Reference, new: Reference, live: Reference, address: str = ""
 ) -> Reference:

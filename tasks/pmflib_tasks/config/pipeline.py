@@ -65,6 +65,8 @@ class ClusterConfig(Section):
     """
     processes: bool = False
     """Whether workers are processes; threads share memory and start faster."""
+    always: bool = False
+    """Whether every stage uses Dask workers, whatever the size of the data; small runs work in one thread otherwise."""
     memory_limit: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Memory limit in bytes for the data of each worker, or of the run if its workers are threads. 0 uses 70 % of the
     worker's memory limit or of its machine's free memory.
