@@ -147,7 +147,9 @@ class CoOccurrences:
         for name in names:
             if name not in known:
                 near = suggest(name, map(str, known))
-                raise PmfError(f"designated.annotators has {name!r}, and no worker is{near}")
+                raise PmfError(
+                    f"designated.annotators has {name!r}, who is no worker of the log{near}"
+                )
         return known[names[0]], known[names[1]]
 
 
