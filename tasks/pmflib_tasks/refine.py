@@ -29,7 +29,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 VERSION = 21  # states are in order of size; 20: the law of the equivalent samples is kept
 
 
-@stage(name="refine")
+@stage(name="refine", makes="model")
 def refine(
     config: PipelineConfig,
     dataset: Reference,

@@ -38,7 +38,7 @@ COMPARISONS = "comparisons.json"
 """File of the artefact with all comparisons and scores."""
 
 
-@stage(name="select")
+@stage(name="select", makes="rank")
 def select(
     config: PipelineConfig, dataset: Reference, counts: Reference, address: str = ""
 ) -> Reference:

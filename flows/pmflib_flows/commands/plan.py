@@ -14,7 +14,7 @@ from pmflib_flows.exit_codes import EXIT_CODES
 if TYPE_CHECKING:
     from pmflib_tasks.operations.planning import RunPlan
 
-COLUMNS = ("stage", "memory of a worker", "of the client", "time", "by run")
+COLUMNS = ("stage", "tasks", "memory of a worker", "of the client", "time", "by run")
 
 
 def plan(
@@ -48,18 +48,22 @@ def plan(
 
     Nothing is run. Memory is computed as in a run; times are those of earlier runs, scaled to the number of rows.
     """
+    from pmflib.cluster.workers import share_workers
     from pmflib_tasks.operations.planning import PlannedWorkers, plan_run
+    from pmflib_tasks.small_runs import describe_place, is_small
 
     pipeline = load_pipeline(config)
+    alone = is_small(pipeline) and not memory
     if memory:
         there = PlannedWorkers.assume(workers, threads, read_size("--memory", memory))
     elif workers > 1 or threads > 1:
         raise ConfigError("--workers and --threads are of workers that are assumed; give --memory")
     else:
-        there = PlannedWorkers.find(pipeline)
+        with share_workers(pipeline.cluster, alone=alone):
+            there = PlannedWorkers.find(pipeline)
     n_rows = None if rows is None else round(rows)
     found = plan_run(pipeline, there, rows=n_rows, rank=rank, passes=passes)
-    show_plan(found, as_json=as_json)
+    show_plan(found, "" if memory else describe_place(pipeline, alone=alone), as_json=as_json)
     if found.refusals:
         raise typer.Exit(EXIT_CODES[MemoryPlanError])
 
@@ -83,8 +87,8 @@ def read_size(name: str, text: str) -> int:
     return size
 
 
-def show_plan(found: RunPlan, *, as_json: bool) -> None:
-    """Print a plan."""
+def show_plan(found: RunPlan, where: str, *, as_json: bool) -> None:
+    """Print a plan, and where a run would work; empty if its workers are assumed."""
     from pmflib.cluster.memory import format_bytes
     from pmflib.display.summary import format_seconds
     from pmflib_flows.tables import make_table
@@ -96,6 +100,7 @@ def show_plan(found: RunPlan, *, as_json: bool) -> None:
             {
                 "stages": [asdict(stage) for stage in found.stages],
                 "rows": found.rows,
+                "where": where,
                 "threads": there.n_threads,
                 "worker_memory": worker.spare,
                 "client_memory": there.memory.client,
@@ -110,6 +115,7 @@ def show_plan(found: RunPlan, *, as_json: bool) -> None:
     table = [
         (
             stage.stage,
+            "" if stage.tasks is None else f"{stage.tasks:,}",
             "" if stage.worker_bytes is None else format_bytes(stage.worker_bytes),
             "" if stage.client_bytes is None else format_bytes(stage.client_bytes),
             "" if stage.seconds is None else format_seconds(stage.seconds),
@@ -125,7 +131,8 @@ def show_plan(found: RunPlan, *, as_json: bool) -> None:
     else:
         room += f", and {format_bytes(there.memory.client)} in the client"
     fits = "does not fit" if found.refusals else "fits"
-    for line in (f"{fits}: {room}", *found.refusals, *found.notes):
+    place = [f"stages run in {where}"] if where else []
+    for line in (*place, f"{fits}: {room}", *found.refusals, *found.notes):
         out.print(line)
     if found.seconds is not None:
         out.print(f"in all: {format_seconds(found.seconds)}, as if all were done from scratch")
