@@ -100,7 +100,7 @@ def crowd_model(
         If the data structures of the method do not fit in memory.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    method = config.crowd.method
+    method = config.crowd.choice
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
@@ -131,5 +131,5 @@ def crowd_model(
         version=VERSION,
         write=write,
     )
-    report_progress("crowd model", 1, 1, method)
+    report_progress("crowd model", 1, 1, config.crowd.method)
     return entry.reference

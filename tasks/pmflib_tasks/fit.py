@@ -59,7 +59,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
             # the diagnosis reports whether the rank is too large
             warnings.simplefilter("ignore", RankWarning)
             result = fit_counts(
-                training, config.model.settled_rank, method=config.start_method, rng=config.seed
+                training, config.model.settled_rank, method=config.start_choice, rng=config.seed
             )
         result.model.save(folder / "model")
         summary: dict[str, object] = {
@@ -81,7 +81,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         inputs={"counts": counts} | ({} if rank is None else {"rank": rank}),
         options={
             "rank": config.model.settled_rank,
-            "method": config.start_method,
+            "method": config.start_choice,
             "train": list(folds.train),
             "seed": config.seed,
         },

@@ -68,7 +68,7 @@ def worker_model(
     plan = plan_passes(crowd.method, config.em.max_passes, crowd.tol, ordinal=crowd.ordinal)
     if crowd.ordinal:
         check_class_order(schema[0].levels, given=crowd.classes is not None)
-    method: dict[str, object] = {"method": crowd.method}
+    method: dict[str, object] = {"method": crowd.choice}
     most_passes = plan.count_most(with_known=known is not None)
     inputs, limits = {"dataset": dataset}, {"limits": (plan.max_passes, plan.tol)}
     if known is not None:
