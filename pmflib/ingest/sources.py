@@ -263,7 +263,8 @@ def _unpack(source: Source, stored: IO[bytes]) -> IO[bytes]:
     else:
         unpacked = pa.CompressedInputStream(stored, "zstd")
     # some file systems do not report sizes: see `Source`
-    return unpacked if source.size <= 1 else _LimitedReader(source, unpacked)  # type: ignore[no-any-return]
+    limited: Any = unpacked if source.size <= 1 else _LimitedReader(source, unpacked)
+    return limited  # type: ignore[no-any-return]
 
 
 class _LimitedReader(io.RawIOBase):
