@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.core.errors import SchemaError, StoreError
+from pmflib.core.json_files import parse_json
 from pmflib.core.texts import abridge_names, list_some
 from pmflib.ingest.dataset.accounts import Account, DatasetAccount
 from pmflib.ingest.dataset.file_accounts import read_files
@@ -314,7 +315,7 @@ class PartAccount:
             If the file is not a finished part.
         """
         try:
-            known = json.loads((pq.read_metadata(path).metadata or {})[ACCOUNT])
+            known = parse_json((pq.read_metadata(path).metadata or {})[ACCOUNT])
             sums = tuple(TargetSums(**each) for each in known["sums"])
             unknown = {column: dict(pairs) for column, pairs in known["unknown"].items()}
             observed = Counter(known["observed"])
