@@ -89,14 +89,16 @@ def sniff_source(
 
 
 def count_header_rows(rows: Sequence[Sequence[str]]) -> int:
-    """Count the rows of a header: three in exports of Qualtrics, two where the second fills names that are blank."""
+    """Count the rows of a header: three in exports of Qualtrics, two where words of the second fill blank names."""
     if len(rows) > 3 and all(field.startswith('{"ImportId"') for field in rows[2]):
         return 3
     blank = [place for place, name in enumerate(rows[0]) if not name.strip()] if rows else []
     is_filled = len(rows) > 2 and all(
         "".join(rows[1][place : place + 1]).strip() for place in blank
     )
-    return 2 if len(blank) > 1 and is_filled else 1
+    if len(blank) < 2 or not is_filled or any(read_number(field) is not None for field in rows[1]):
+        return 1
+    return 2
 
 
 def name_columns(width: int) -> tuple[str, ...]:

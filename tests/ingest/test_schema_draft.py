@@ -206,7 +206,7 @@ def test_draft_schema__a_header_of_several_rows(head, names, tmp_path):
 
 
 def test_draft_schema__columns_without_a_name_are_left_out(tmp_path):
-    (tmp_path / "a.csv").write_text("a,b,,\n" + "1,x,,\n2,y,,\n" * 20)
+    (tmp_path / "a.csv").write_text("a,b,,\n" + "1,x,u,v\n2,y,,\n" * 20)
     sources = find_sources(str(tmp_path))
     config, _ = sniff_source(sources, WIDE, ())
     assert config.header_rows == 1
