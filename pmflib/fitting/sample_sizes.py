@@ -120,7 +120,7 @@ def sample_size(
         raise PmfError(
             "model has traits or a forest; sample sizes are of latent classes: fit_em with dependence='none'"
         )
-    _check_accuracy(accuracy)
+    check_accuracy(accuracy)
     if of not in ("answers", "factors"):
         raise PmfError(f"of is {of!r}; it is 'answers' or 'factors'")
     n_entries = model.rank * (1 + model.schema.n_levels)
@@ -225,7 +225,7 @@ def bound_sample_size(
         check_whole(name, number)
         if number < 1:
             raise PmfError(f"{name} is {number}, below 1; give a number of at least 1")
-    _check_accuracy(accuracy)
+    check_accuracy(accuracy)
     for name, share in (("observed", observed), ("failure", failure)):
         if not 0 < share <= 1:
             raise PmfError(f"{name} is {share!r}, outside (0, 1]; give a probability")
@@ -234,7 +234,8 @@ def bound_sample_size(
     return math.ceil(BOUNDS[learnt_from] * rank * entries / (pairs * accuracy**2))
 
 
-def _check_accuracy(accuracy: float) -> None:
+def check_accuracy(accuracy: float) -> None:
+    """Check that an error of probabilities is in (0, 1)."""
     if not 0 < accuracy < 1:
         raise PmfError(
             f"accuracy is {accuracy!r}, outside (0, 1); give an error of probabilities, such as 0.02"
