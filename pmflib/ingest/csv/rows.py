@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, islice, zip_longest
+from itertools import islice, zip_longest
 from typing import IO
 
 import numpy as np
@@ -377,7 +377,9 @@ def join_header(rows: Sequence[Sequence[str]]) -> list[str]:
     first = list(rows[0])
     if len(rows) == 1 or (all(first) and len(set(first)) == len(first)):
         return first
-    groups = list(accumulate(first, lambda left, name: name.strip() or left))
+    groups: list[str] = []
+    for name in first:
+        groups.append(name.strip() or (groups[-1] if groups else ""))
     times = Counter(groups)
     return [
         f"{group}: {name}" if name.strip() and times[group] > 1 else group
