@@ -180,5 +180,11 @@ def fit_triples(
         )
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
     return FitResult(
-        model, found.loss_history, (), found.n_iter, found.converged, method, found.notes
+        model.sort_states(),
+        found.loss_history,
+        (),
+        found.n_iter,
+        found.converged,
+        method,
+        found.notes,
     )

@@ -132,7 +132,7 @@ def fit_by_method(
         )
     name = found.method or chosen.name
     return FitResult(
-        JointPMF(found.prior, found.factors, counts.schema, {"method": name}),
+        JointPMF(found.prior, found.factors, counts.schema, {"method": name}).sort_states(),
         found.loss_history,
         (),
         found.n_iter,

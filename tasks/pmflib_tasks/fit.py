@@ -18,8 +18,8 @@ from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, stage
 
-# 7: the diagnosis says which warnings are on the rank; wide tables start from some of their variables
-VERSION = 7
+# 8: states are in order of size; 7: wide tables start from some of their variables
+VERSION = 8
 
 MAX_DIAGNOSED_LEVELS = 2000
 """Maximum number of levels for the diagnosis of the counts, whose singular values take some seconds."""

@@ -35,6 +35,8 @@ def find_flow_run_id() -> str | None:
 
 _pipeline: ContextVar[str | None] = ContextVar("_pipeline", default=None)
 """Name of the pipeline of the current task of Prefect."""
+MOST_FACTS, MOST_CHARACTERS = 40, 1000
+"""Rows of a table in Prefect, and characters of a cell: names and levels of data may have any length."""
 _before: dict[str, frozenset[str]] = {}
 """Identities of the artefacts that the result of a stage was made from, directly or not, by its own identity."""
 
@@ -151,11 +153,12 @@ def show_entry(entry: Entry, seconds: float) -> None:
         return
     facts: dict[str, object] = {"digest": entry.reference.digest[:24], "seconds": round(seconds, 2)}
     rows = [
-        {"what": key, "value": _abridge(value)} for key, value in (facts | entry.summary).items()
+        {"what": key[:MOST_CHARACTERS], "value": _abridge(value)[:MOST_CHARACTERS]}
+        for key, value in list((facts | entry.summary).items())[:MOST_FACTS]
     ]
     rows += [
         {"what": f"input {role}", "value": reference.digest[:24]}
-        for role, reference in list(entry.inputs.items())[:20]
+        for role, reference in list(entry.inputs.items())[:MOST_FACTS]
     ]
     kind = entry.reference.kind
     # an unreachable server must not fail the stage, whose artefact is in the store

@@ -12,6 +12,7 @@ from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_j
 from pmflib_flows.exit_codes import EXIT_CODES
 
 if TYPE_CHECKING:
+    from pmflib_tasks.config import PipelineConfig
     from pmflib_tasks.operations.planning import RunPlan
 
 COLUMNS = ("stage", "tasks", "memory of a worker", "of the client", "time", "by run")
@@ -42,12 +43,21 @@ def plan(
         int | None,
         typer.Option(min=1, help="Number of EM passes.", show_default="as in earlier runs"),
     ] = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            help="Error of answers, such as .02: print the number of samples that it takes, by the live model."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate memory and time of the stages of a run; exit code 5 if a stage does not fit in memory.
 
     Nothing is run. Memory is computed as in a run; times are those of earlier runs, scaled to the number of rows.
     """
+    if accuracy is not None:
+        show_accuracy(load_pipeline(config), accuracy, as_json=as_json)
+        return
     from pmflib.cluster.workers import share_workers
     from pmflib_tasks.operations.planning import PlannedWorkers, plan_run
     from pmflib_tasks.small_runs import describe_place, is_small
@@ -66,6 +76,20 @@ def plan(
     show_plan(found, "" if memory else describe_place(pipeline, alone=alone), as_json=as_json)
     if found.refusals:
         raise typer.Exit(EXIT_CODES[MemoryPlanError])
+
+
+def show_accuracy(config: PipelineConfig, accuracy: float, *, as_json: bool) -> None:
+    """Print the number of samples for an error of answers, and the error of those of the live model."""
+    from pmflib_tasks.operations.accuracy import plan_accuracy
+
+    found, n_samples = plan_accuracy(config, accuracy)
+    error = found.find_error(n_samples)
+    if as_json:
+        print_json(
+            {"samples": found.n_rows, "accuracy": accuracy, "now": n_samples, "error": error}
+        )
+        return
+    out.print(f"{found}; the {n_samples:,} of the live model leave {error:.3g}")
 
 
 def read_size(name: str, text: str) -> int:
