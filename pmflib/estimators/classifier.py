@@ -102,7 +102,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
                 return self._fit_classes(cut.codes, recut, target, sample_weight, rank)
 
             numbers = {
-                position: read_numbers(table.columns[variable.name])
+                position: read_numbers(table.columns[variable.column])
                 for position, variable in enumerate(features)
                 if variable.edges is not None
             }

@@ -11,6 +11,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from pmflib.core.errors import SourceError, UnreachableError
+from pmflib.ingest import sources
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import digest_source, find_sources, open_source
@@ -89,6 +90,21 @@ def test_find_sources__url():
     files.rm("/find", recursive=True)
 
 
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        ("", "x.csv"),
+        ("?sig=hunter2&page=1", "x.csv?sig=***&page=1"),
+        ("#hunter2", "x.csv#***"),
+        ("?hunter2", "x.csv?***"),
+        ("?page=1#hunter2", "x.csv?page=1#***"),
+    ],
+)
+def test_name_file__nothing_of_a_url_after_its_path_but_what_is_harmless(end, name):
+    assert sources._name_file(f"https://host/day/x.csv{end}", "https://host/day") == name
+    assert sources._name_file("day/x#1.csv", "day") == "x#1.csv"
+
+
 def test_find_sources__refuses_what_is_not_there(tmp_path):
     for path, named in (
         (str(tmp_path / "none.csv"), r"none\.csv"),
@@ -129,6 +145,31 @@ def test_open_source__unpacks_by_name_and_digests_what_is_stored(tmp_path, suffi
     with open_source(source) as stream:
         assert stream.read() == content
     assert digest_source(source) == hashlib.sha256(packed).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+    ],
+)
+def test_read_rows__file_that_expands_beyond_measure(tmp_path, monkeypatch, suffix, pack):
+    rows = b"a,b\n" + b"1,2\n" * 100_000
+    path = tmp_path / f"x.csv{suffix}"
+    path.write_bytes(pack(rows))
+    config = SourceOptions.model_validate({"path": str(path), "layout": "wide"})
+    found = find_sources(str(path))
+    monkeypatch.setattr(sources, "FREE_BYTES", len(rows))
+    assert sum(raw.batch.num_rows for raw in read_rows(found[0], config, ["a"])) == 100_000
+    monkeypatch.setattr(sources, "FREE_BYTES", len(rows) - 1)
+    monkeypatch.setattr(sources, "MOST_EXPANSION", len(rows) // path.stat().st_size + 1)
+    assert sum(raw.batch.num_rows for raw in read_rows(found[0], config, ["a"])) == 100_000
+    monkeypatch.setattr(sources, "MOST_EXPANSION", len(rows) // path.stat().st_size - 1)
+    with pytest.raises(SourceError, match=rf"x\.csv{suffix}: .* smaller files"):
+        list(read_rows(found[0], config, ["a"]))
 
 
 def test_open_source__file_that_vanished(tmp_path):
