@@ -7,9 +7,9 @@ wrong cells of tasks by tags in per cent: of the majority of the votes for each 
 default of `aggregate` for each tag by itself, of `aggregate_tags` with one latent class, and of `aggregate_tags`; then
 the share of tasks whose tags are not all right, the calibration error of the two last (15 bins of as many cells), and
 the number of latent classes that was found. Workers are better or worse at all tags, and at each by itself. Constants
-were chosen on seeds 0 to 8; from 100 on they are judged. With `--data` the public log mre-treat follows, its two classes
-as two tags: wrong cells, calibration error and log-loss of the tasks whose truth is known. It is one of the ten logs
-that the constants of `CalibrationPrior` were chosen on; no constant of the tags was.
+were chosen on seeds 0 to 8; from 100 on they are judged. With `--data` the public log mre-treat follows, its two
+classes as two tags: wrong cells, calibration error and log-loss of the tasks whose truth is known. It is one of the ten
+logs that the constants of `CalibrationPrior` were chosen on; no constant of the tags was.
 """
 
 from __future__ import annotations
