@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.ranks.by_pairs import select_rank
     from pmflib.fitting.ranks.choice import RankChoice
     from pmflib.fitting.replicates import fit_replicates
+    from pmflib.fitting.sample_sizes import bound_sample_size, sample_size
     from pmflib.fitting.standard_errors import standard_errors
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
     from pmflib.fitting.three_steps import class_regression, distal_outcome
@@ -71,6 +72,7 @@ __all__ = [
     "SurveyDesign",
     "Variable",
     "bivariate_residuals",
+    "bound_sample_size",
     "class_regression",
     "classify",
     "count_pairs",
@@ -90,6 +92,7 @@ __all__ = [
     "pool",
     "progress",
     "questions",
+    "sample_size",
     "score_file",
     "select_nmf_rank",
     "select_rank",
@@ -118,6 +121,7 @@ _HOMES = {
     "SurveyDesign": "pmflib.core.survey_design",
     "Variable": "pmflib.schema",
     "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
+    "bound_sample_size": "pmflib.fitting.sample_sizes",
     "class_regression": "pmflib.fitting.three_steps",
     "classify": "pmflib.fitting.classification",
     "count_pairs": "pmflib.counting.pair_counts",
@@ -135,6 +139,7 @@ _HOMES = {
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
+    "sample_size": "pmflib.fitting.sample_sizes",
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",
     "select_rank": "pmflib.fitting.ranks.by_pairs",

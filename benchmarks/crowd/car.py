@@ -50,6 +50,7 @@ ON_PAIRS: dict[str, str] = {
     "CNMF": "cnmf",
 }
 WITH_EM = ("RobSymNMF", "DesSymNMF")
+WITHOUT_ROTATION = ("multispa", "cnmf")
 ON_LABELS: dict[str, Any] = {
     "MV-EM": "mv_em",
     "Majority Voting": "majority",
@@ -114,7 +115,8 @@ def run_on_pairs(log: LabelLog, pairs: WorkerPairs) -> dict[str, np.ndarray]:
     posteriors = {}
     for name, method in ON_PAIRS.items():
         rng = np.random.default_rng(0)
-        found = fit_worker_pairs(pairs, n_labels, method, score=score, rng=rng, order="each")
+        choice = {"name": method} | ({} if method in WITHOUT_ROTATION else {"order": "each"})
+        found = fit_worker_pairs(pairs, n_labels, choice, score=score, rng=rng)
         posteriors[name] = find_posterior(coded, even, np.maximum(found.confusion, LEAST))
         if name in WITH_EM:
             _, posteriors[f"{name}-EM"] = fit_crowd_model(log, found, max_passes=10, tol=0)

@@ -194,7 +194,32 @@ def list_names(module):
     return "\n".join(lines)
 
 
+def describe_methods():
+    """A table of the methods of `pmf.fit` by what decides between them, and one of the options of all methods."""
+    from pmflib.core.method_options import describe_options
+    from pmflib.core.methods import CROWD_METHODS, PAIR_METHODS
+
+    lines = [
+        "| method | paper, equation | cost | identifiable when | unobserved pairs | take it |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, method in PAIR_METHODS.items():
+        facts = method.facts
+        cells = (facts.source, facts.cost, facts.identifiable, facts.unobserved, facts.take)
+        lines.append(" | ".join([f"| `{name}`", *map(escape, cells)]) + " |")
+    for title, table in (("pairs of variables", PAIR_METHODS), ("label logs", CROWD_METHODS)):
+        found = {}
+        for name, method in table.items():
+            for option, (default, text) in describe_options(method).items():
+                found.setdefault((option, json.dumps(default), text), []).append(f"`{name}`")
+        lines += ["", f"| option, {title} | default | what it is | methods |", "|---|---|---|---|"]
+        for (option, default, text), names in found.items():
+            lines.append(f"| `{option}` | `{default}` | {escape(text)} | {', '.join(names)} |")
+    return "\n".join([*lines, ""])
+
+
 GENERATED = {
+    "methods": describe_methods,
     "library": lambda: list_names("pmflib"),
     "library-questions": lambda: list_names("pmflib.model.questions"),
     "library-crowd": lambda: list_names("pmflib.crowd"),

@@ -29,7 +29,7 @@ from pmflib_tasks.quality import check_quality, read_findings
 from pmflib_tasks.refine import refine
 from pmflib_tasks.refit import plan_refit
 from pmflib_tasks.select import select, settle
-from pmflib_tasks.small_runs import is_small
+from pmflib_tasks.small_runs import describe_place, is_small
 from pmflib_tasks.stage import load_schema, open_store
 
 
@@ -87,11 +87,13 @@ def etl(
     checked = load_config(config)
     if quick:
         checked = checked.hurry()
+    alone = is_small(checked)
     with (
         record_run(checked) as run,
-        share_workers(checked.cluster, alone=is_small(checked)) as address,
+        share_workers(checked.cluster, alone=alone) as address,
     ):
         stages = run.stages
+        run.facts["where"] = describe_place(checked, alone=alone)
         run_to_counts(checked, address, stages, rehash=rehash)
         guard(checked, run, accepted=accept_quality)
         run_to_model(checked, address, stages, run.facts)

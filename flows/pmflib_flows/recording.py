@@ -184,7 +184,7 @@ def record_run(
             record = append_record(store, name, record, draft.settle)
         finally:
             log_run(name, record)
-        publish_report(store, name, record)
+        publish_report(config, store, name, record)
         draft.outcome, draft.reason = record.outcome, record.reason
         draft.live, draft.number = record.live, record.number
 

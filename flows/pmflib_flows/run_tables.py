@@ -60,6 +60,8 @@ def show_run(facts: Mapping[str, Any], as_json: bool) -> None:
             out.print(table)
     out.print()
     out.print(f"Run {facts['run']}: {facts['reason']}")
+    if where := facts.get("where"):
+        out.print(f"Stages ran in {where}")
     out.print(f"Live model {facts['live_model'][:DIGITS]}:")
     out.print(f"  {facts['live']}")
     show_quarantine(facts)

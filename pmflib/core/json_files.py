@@ -10,6 +10,9 @@ from typing import Any
 
 MAX_DEPTH = 64
 """Maximum nesting depth; our files have at most a dozen levels, and deeper ones would exhaust Python's stack."""
+MOST_VALUES = 4_000_000
+"""Maximum number of commas and brackets, as values take a hundred times the memory of "[],": a manifest entry of 50,000
+files has 600,000."""
 
 
 def read_json(path: Path) -> Any:
@@ -24,7 +27,7 @@ def read_json(path: Path) -> Any:
     OSError
         If the file cannot be read or is not a regular file.
     ValueError
-        If it is not JSON in UTF-8, is nested too deeply, or contains half of a surrogate pair.
+        If it is not JSON in UTF-8, has too many values or levels, or contains half of a surrogate pair.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "no regular file", str(path))
@@ -37,8 +40,10 @@ def parse_json(content: bytes) -> Any:
     Raises
     ------
     ValueError
-        If it is not JSON in UTF-8, is nested too deeply, or contains half of a surrogate pair.
+        If it is not JSON in UTF-8, has too many values or levels, or contains half of a surrogate pair.
     """
+    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
         value = json.loads(content.decode("utf-8"))
     except RecursionError:

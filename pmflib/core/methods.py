@@ -19,6 +19,31 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What decides between methods, for the table of the documentation.
+
+    Parameters
+    ----------
+    source
+        Paper and equation, as in docs/notation.md.
+    cost
+        Operations, for L levels, rank F and T iterations.
+    identifiable
+        When exact pairs determine the model.
+    unobserved
+        What happens to pairs of variables without common samples.
+    take
+        When to use the method.
+    """
+
+    source: str
+    cost: str
+    identifiable: str
+    unobserved: str
+    take: str
+
+
+@dataclass(frozen=True)
 class Method:
     """A fitting method.
 
@@ -37,6 +62,11 @@ class Method:
     block_copies, matrix_copies
         For methods based on pairs of workers: how many times the blocks of all pairs, and a dense matrix of them, are
         in memory at once, including the counts; measured. 0 if not applicable.
+    options
+        ``"module:class"`` of the options, a frozen dataclass; empty if there are none. See
+        `pmflib.core.method_options`.
+    facts
+        What the table of the documentation says of it.
     """
 
     name: str
@@ -46,6 +76,8 @@ class Method:
     needs: str = ""
     block_copies: int = 0
     matrix_copies: int = 0
+    options: str = ""
+    facts: Facts | None = None
 
     def load(self) -> Callable[..., Any]:
         """Import the function."""
@@ -71,6 +103,13 @@ PAIR_METHODS = _tabulate(
         "several starts and pseudo-counts, compared on held-out folds, then the pairwise composite likelihood; the "
         "notes give the choice and the reason",
         "several folds of counts for the comparison; without them the pseudo-count is the default",
+        facts=Facts(
+            "this package; the parts as below",
+            "several fits of opt",
+            "as opt",
+            "left out; filled for the start alone",
+            "unless there is a reason for another",
+        ),
     ),
     Method(
         "spa",
@@ -78,6 +117,14 @@ PAIR_METHODS = _tabulate(
         "pmflib.fitting.pair_fits:run_spa",
         "CNMF-SPA, which selects anchor levels by successive projection, without iterating",
         "two variables; at most as many states as levels on the smaller side of a split of the variables",
+        options="pmflib.fitting.pair_fits:SpaOptions",
+        facts=Facts(
+            "JP, (3) and Algorithm 2",
+            "L² F, once",
+            "each state has a level of the second side that occurs in it alone, and the first side has rank F",
+            "as if independent; or zero, as published",
+            "thousands of levels in seconds, or a start; least exact",
+        ),
     ),
     Method(
         "opt",
@@ -85,6 +132,15 @@ PAIR_METHODS = _tabulate(
         "pmflib.fitting.pair_fits:run_opt",
         "CNMF-OPT from spa, by closed-form updates of the Kullback-Leibler divergence",
         "two variables; random start if spa cannot fit the rank",
+        options="pmflib.fitting.pair_fits:OptOptions",
+        facts=Facts(
+            "JP, (5) and (6)",
+            "L² F T",
+            "two groups of variables whose factors are both sufficiently scattered, with all pairs between them "
+            "observed (JP, Theorem 2)",
+            "left out",
+            "a fit of pairs without pseudo-counts, or by least squares",
+        ),
     ),
     Method(
         "mirror",
@@ -92,6 +148,14 @@ PAIR_METHODS = _tabulate(
         "pmflib.fitting.pair_fits:run_mirror",
         "CNMF-OPT from spa as published, by mirror descent; slow",
         "two variables; random start if spa cannot fit the rank",
+        options="pmflib.fitting.pair_fits:IteratedOptions",
+        facts=Facts(
+            "JP, (6) and Algorithm 1",
+            "L² F T, T about a thousand",
+            "as opt",
+            "left out",
+            "to reproduce the paper",
+        ),
     ),
     Method(
         "symnmf",
@@ -99,18 +163,40 @@ PAIR_METHODS = _tabulate(
         "pmflib.fitting.pair_fits:run_symnmf",
         "symmetric nonnegative factorisation of the matrix of all pairs",
         "two variables; at most as many states as levels; computes eigenvectors of an n_levels x n_levels matrix",
+        options="pmflib.fitting.pair_fits:SymnmfOptions",
+        facts=Facts(
+            "CS, (6), (12) and (13)",
+            "L³ and L F² T",
+            "the factors of all variables together are sufficiently scattered, with rank F (CS, Proposition 1)",
+            "low-rank approximation; independent; or zero",
+            "many variables with few levels each; a good start",
+        ),
     ),
     Method(
         "pairs",
         "start",
         "pmflib.fitting.auto_method:run_pairs",
         "a start for EM: random, followed by a few updates of opt",
+        facts=Facts(
+            "this package",
+            "L² F",
+            "does not converge",
+            "left out",
+            "starts of members of an average",
+        ),
     ),
     Method(
         "random",
         "start",
         "pmflib.fitting.pair_fits:run_random",
         "a start for EM: the variables' own PMFs with random perturbations",
+        facts=Facts(
+            "RAND-EM of JP, section V",
+            "L F",
+            "fits nothing",
+            "not used",
+            "starts of members of an average",
+        ),
     ),
 )
 """Methods of `pmflib.fit`, which fit a model to pairwise counts.
@@ -190,6 +276,7 @@ CROWD_METHODS = _tabulate(
         "symmetric factorisation, missing pairs imputed by a robust factorisation",
         "sparse counts of pairs of workers",
         block_copies=9,
+        options="pmflib.crowd.co_occurrence:FactorOptions",
     ),
     Method(
         "equal_weights",
@@ -198,6 +285,7 @@ CROWD_METHODS = _tabulate(
         "symmetric factorisation, missing pairs imputed by a least-squares factorisation",
         "sparse counts of pairs of workers",
         block_copies=9,
+        options="pmflib.crowd.co_occurrence:FactorOptions",
     ),
     Method(
         "designated",
@@ -207,6 +295,7 @@ CROWD_METHODS = _tabulate(
         "a dense matrix of all pairs of workers",
         block_copies=18,
         matrix_copies=23,
+        options="pmflib.crowd.co_occurrence:DesignatedOptions",
     ),
     Method(
         "one_pair",
@@ -216,6 +305,7 @@ CROWD_METHODS = _tabulate(
         "a dense matrix of all pairs of workers",
         block_copies=18,
         matrix_copies=9,
+        options="pmflib.crowd.co_occurrence:RotationOptions",
     ),
     Method(
         "symnmf",
@@ -224,6 +314,7 @@ CROWD_METHODS = _tabulate(
         "symmetric factorisation, missing pairs set to zero",
         "sparse counts of pairs of workers",
         block_copies=18,
+        options="pmflib.crowd.co_occurrence:RotationOptions",
     ),
     Method(
         "multispa",
@@ -232,6 +323,7 @@ CROWD_METHODS = _tabulate(
         "extreme columns of each worker's own pairs",
         "sparse counts of pairs of workers",
         block_copies=7,
+        options="pmflib.crowd.co_occurrence:WorkerPairOptions",
     ),
     Method(
         "cnmf",
@@ -241,6 +333,7 @@ CROWD_METHODS = _tabulate(
         "a dense matrix of all pairs of workers",
         block_copies=18,
         matrix_copies=9,
+        options="pmflib.crowd.co_occurrence:CoupledOptions",
     ),
 )
 """Methods of `pmflib.crowd.aggregate`, which estimate true labels from a label log.

@@ -136,6 +136,21 @@ def _show_character(character: str) -> str:
     return character
 
 
+_MARKED = re.compile(r"[\\`*_{}\[\]<>()#+!|~&]|(?<=:)//|(?<=www)\.")
+"""What Markdown and HTML give a meaning, and what makes a link of an address."""
+
+
+def escape_markdown(text: str) -> str:
+    r"""Escape a text for Markdown and HTML, in one line.
+
+    Examples
+    --------
+    >>> print(escape_markdown("a | <b> [here](https://x.y)"))
+    a \| \<b\> \[here\]\(https:\//x.y\)
+    """
+    return _MARKED.sub(r"\\\g<0>", " ".join(show_text(text).split()))
+
+
 RUN_BY_SPREADSHEETS = r"^'*[=+\-@\t\r\n]"
 """Start of a CSV text that a spreadsheet would run as a formula, or that `guard_cell` has escaped."""
 _RUN = re.compile(RUN_BY_SPREADSHEETS)

@@ -18,7 +18,8 @@ from pmflib.core.errors import (
     SchemaError,
     SchemaWarning,
 )
-from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
+from pmflib.core.method_options import MethodChoice, configure_method
+from pmflib.core.methods import CROWD_METHODS, document_methods
 from pmflib.core.texts import list_near
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
@@ -40,7 +41,7 @@ from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 @reports_progress
 def aggregate(
     labels: object,
-    method: str = "auto",
+    method: MethodChoice = "auto",
     *,
     known: object = None,
     classifier: object = None,
@@ -60,7 +61,8 @@ def aggregate(
     labels
         Columns task, worker, label, or a matrix of tasks by workers with gaps, as for `read_labels`; or a `LabelLog`.
     method
-        A name of `pmflib.core.methods.CROWD_METHODS`:
+        A name of `pmflib.core.methods.CROWD_METHODS`, or for methods of co-occurrences a mapping of the ``name`` and
+        options, such as ``{"name": "designated", "annotators": ("ann", "bob")}``:
         {methods}
     known
         True labels of some tasks: a mapping, or a table with columns task and label. The posterior of these tasks is
@@ -125,7 +127,7 @@ def aggregate(
     >>> found.labels["label"].to_pylist()
     ['x', 'y']
     """
-    chosen = find_method(CROWD_METHODS, method)
+    chosen, _ = configure_method(CROWD_METHODS, method)
     log = (
         labels
         if isinstance(labels, LabelLog)
@@ -135,7 +137,7 @@ def aggregate(
     predictions = (
         None if classifier is None else read_classifier(classifier, log.tasks, log.classes)
     )
-    plan = plan_passes(method, max_passes, tol, ordinal=ordinal)
+    plan = plan_passes(chosen.name, max_passes, tol, ordinal=ordinal)
     if predictions is None:
         _warn_of_single_labels(log)
     if chosen.family == "votes":
@@ -147,7 +149,14 @@ def aggregate(
         counts = count_worker_pairs(source.labels, source.n_workers, source.n_classes)
         score = source.measure_log_likelihood
         marginals = counts.normalise()
-        start = fit_worker_pairs(marginals, counts.n_labels, method, score=score, rng=generator)
+        start = fit_worker_pairs(
+            marginals,
+            counts.n_labels,
+            method,
+            score=score,
+            rng=generator,
+            workers=log.workers.to_pylist(),
+        )
     fit, reason = fit_labels(
         source, plan, start, rng=generator, em=em, on_pass=_make_reporter(source, plan)
     )
@@ -167,7 +176,7 @@ def aggregate(
         model.confusion,
         model.annotator_model.copied_groups,
         model.annotator_model.evenness,
-        method,
+        chosen.name,
         fit.n_passes,
         fit.converged,
         reason,

@@ -239,7 +239,7 @@ def plan_mv_em(max_passes: int, tol: float) -> CrowdPassPlan:
 
     References
     ----------
-    Ibrahim, Fu (2021), ICML, section 5.
+    Ibrahim, Fu (2021), ICML, section 4, as in the released code.
     """
     free = AnnotatorModel(pseudo_count=0.0, variational=False, evenness=1.0, votes=False)
     return CrowdPassPlan(free, 10, 0.0)

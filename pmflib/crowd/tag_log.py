@@ -24,6 +24,7 @@ from pmflib.crowd.label_log import (
     pick_columns,
 )
 from pmflib.schema.tables import as_arrow
+from pmflib.schema.variable import split_answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,9 @@ class TagLog:
         return len(self.tags)
 
 
-def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
+def read_tags(
+    table: object, *, tags: Sequence[Any] | None = None, split: str | None = None
+) -> TagLog:
     """Encode a table of tags.
 
     Parameters
@@ -83,13 +86,16 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
         empty list. Texts are read as by `pmflib.crowd.read_labels`; repeated tags count once.
     tags
         All possible tags, in order; None takes all tags of the table, sorted.
+    split
+        Sign between several tags in a text, such as ";" in "sea;sky".
 
     Raises
     ------
     SchemaError
-        If a column is absent, or there is no tag or no tagging.
+        If a column is absent, or there is no tag or no tagging; if no text has the sign.
     """
-    columns = pick_columns(_unroll(as_arrow(table, COLUMNS, lists=("label",))))
+    given = as_arrow(table, COLUMNS, lists=("label",))
+    columns = pick_columns(_unroll(given if split is None else _split(given, split)))
     (tasks, task_names), (workers, worker_names) = (
         encode_values(columns[name]) for name in ("task", "worker")
     )
@@ -108,6 +114,18 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
     given = np.stack(np.divmod(cells, len(names)), axis=1)
     rejected = list_rejected(columns, reason)
     return TagLog(taggings, given, task_names, worker_names, names, rejected)
+
+
+def _split(table: pa.Table, sign: str) -> pa.Table:
+    """Split texts of several tags into lists, without empty ones and blanks around them."""
+    index = table.schema.get_field_index("label")
+    texts = table.column(index).to_pylist() if index >= 0 else []
+    if not sign or not any(sign in str(text) for text in texts):
+        raise SchemaError(
+            f"split is {sign!r}, and no label holds it; give the sign between several tags, or leave split out"
+        )
+    cells = [[] if text is None else sorted(split_answers(str(text), sign, ())) for text in texts]
+    return table.set_column(index, "label", pa.array(cells, pa.list_(pa.string())))
 
 
 def _unroll(table: pa.Table) -> pa.Table:

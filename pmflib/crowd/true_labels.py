@@ -23,6 +23,7 @@ from pmflib.crowd.workers import SuspiciousWorker, measure_accuracy
 from pmflib.display.summary import Summarised, Summary
 
 if TYPE_CHECKING:
+    from pmflib.crowd.label_plans import LabelPlan
     from pmflib.display.drawing import Axes
 
 R = TypeVar("R")
@@ -273,6 +274,28 @@ class Aggregation(Labelling, Summarised):
         unseen = np.where(self.log.is_known, -1, codes)
         bins = assess_confidence(self.posterior, self.probabilities, unseen)
         return plot_reliability(bins, "confidence in the label, %", ax=ax)
+
+    def plan(self, accuracy: float) -> LabelPlan:
+        """Plan tasks and labels per task for an error of the confusion matrices, with this log as the pilot.
+
+        Parameters
+        ----------
+        accuracy
+            Root mean square error of the entries, in (0, 1).
+
+        Returns
+        -------
+        A table of tasks by labels per task, and the pairs of workers who should share more tasks: see
+        `pmflib.crowd.label_plans.plan_labels`. `ask_again` lists the tasks and workers to ask next.
+
+        Raises
+        ------
+        PmfError
+            If the accuracy is out of range, there are fewer than three workers, or nothing determines their matrices.
+        """
+        from pmflib.crowd.label_plans import plan_labels
+
+        return plan_labels(self.prior, self.confusion, self.log.block, self.log.workers, accuracy)
 
     def ask_again(self, n_tasks: int) -> pa.Table:
         """List the tasks for which one more label would help most, and the worker to ask; known tasks are left out.

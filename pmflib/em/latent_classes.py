@@ -51,7 +51,8 @@ class LatentClasses(Family[Parameters, EMStatistics]):
 
     References
     ----------
-    Ibrahim, Fu (2021), appendix C; Varadhan, Roland (2008) for the acceleration.
+    Ibrahim, Fu (2021), IEEE Trans. Signal Processing, appendix C and equation (33); Varadhan, Roland (2008) for the
+    acceleration.
     """
 
     offsets: IntArray

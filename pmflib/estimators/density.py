@@ -92,9 +92,10 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
         Raises
         ------
         PmfError
-            If n_samples is below 1.
+            If n_samples is below 1, or cells hold several answers.
         """
         model = self._model
+        self._refuse_parts("sample")
         if n_samples < 1:
             raise PmfError(f"n_samples is {n_samples}; give at least 1")
         rng = np.random.default_rng(self._draw_seed(random_state))

@@ -123,6 +123,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         """
         self._check_draws()
         codes = self._fit_table(X, sample_weight)
+        self._refuse_parts("an imputer")
         names = self.model_.schema.names
         self._empty_names = tuple(
             name for name, column in zip(names, codes.T, strict=True) if (column < 0).all()

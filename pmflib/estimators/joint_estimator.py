@@ -164,7 +164,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             if left:
                 text = f"column {list_some(left, 8, '; column ')}"
                 warnings.warn(text, SchemaWarning, stacklevel=4)
-        positions = [self._column_names.index(variable.name) for variable in variables]
+        positions = [self._column_names.index(variable.column) for variable in variables]
         self._values = tuple(
             LevelValues.find(variable, columns.columns[position], table.list_values(position))
             for variable, position in zip(variables, positions, strict=True)
@@ -178,7 +178,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
                 f"schema is a {type(self.schema).__name__}; give a pmflib.Schema, or None"
             )
         names = set(self._column_names)
-        if absent := [each.name for each in self.schema if each.name not in names]:
+        if absent := [column for column in self.schema.columns if column not in names]:
             hint = (
                 "; columns of an array are x0, x1, ..."
                 if not is_named
@@ -196,7 +196,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         news = []
         for position, variable in enumerate(variables):
             # an array may follow a DataFrame, and vice versa
-            column = table.columns.columns[self._column_names.index(variable.name)]
+            column = table.columns.columns[self._column_names.index(variable.column)]
             codes[:, position] = variable.encode_column(column)
             new = np.flatnonzero(codes[:, position] < MISSING)
             if new.size:
@@ -358,6 +358,14 @@ class TableEstimator(JointEstimator):
         model = self._model
         read = UserTable.read(self, table, reset=False)
         return read, self._encode(read, model.schema.variables)
+
+    def _refuse_parts(self, what: str) -> None:
+        """Refuse to make cells that hold several answers."""
+        if parts := [variable.column for variable in self._model.schema if variable.part]:
+            raise PmfError(
+                f"column {parts[0]!r} holds several answers in a cell, which {what} does not write; give a table with "
+                "a column of no and yes for each answer"
+            )
 
     def _select_empty(self, names: tuple[str, ...]) -> Any:
         """Return an empty table like the fitted one, with some of its columns."""

@@ -148,6 +148,11 @@ class EMFit:
         options = replace(self.options, start_methods=("given",))
         return replace(self, options=options, made={"given": start}, given=digest_fit(*start))
 
+    @property
+    def is_refining(self) -> bool:
+        """Whether the fit goes on from a given model."""
+        return self.options.start_methods == ("given",)
+
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """Return the fit with a model as the first start of its first start method."""
         method = self.options.start_methods[0]
@@ -391,6 +396,10 @@ class EMFit:
         elif n_starts > 1:
             origin["best"] = n_starts
         joint = JointPMF(*model, self.schema, origin)
+        if not (is_average or self.is_refining):
+            # the states of a model that is refined keep their places
+            joint = joint.sort_states()
+            model = (joint.prior, joint.factors)
         # one more pass gives the likelihood of the samples and the change that another update would make
         (statistics,) = evaluate_models(runs.training, [model])
         training = measure_statistics(joint, statistics)

@@ -240,6 +240,8 @@ def report_forests(
     if len(models) > 1:
         origin |= {"average": len(models), "final": True}
     model = TreePMF.make(TreeParameters.join(models), fit.schema, origin)
+    if len(models) == 1 and not fit.is_refining:
+        model = model.sort_states()
     training = measure_fit(model, fitted.training)
     change = fitted.find_change() if len(models) == 1 else None
     # a refit makes as few passes as the trial leaves

@@ -10,6 +10,7 @@ import numpy as np
 
 from pmflib.core.arrays import check_counts
 from pmflib.core.errors import ConvergenceWarning, PmfError
+from pmflib.core.method_options import MethodChoice
 from pmflib.core.methods import PAIR_METHODS, document_methods
 from pmflib.core.texts import suggest
 from pmflib.core.weights import note_weights
@@ -32,7 +33,7 @@ def fit(
     counts: PairCounts,
     rank: int | Literal["auto"],
     *,
-    method: str = "auto",
+    method: MethodChoice = "auto",
     rng: np.random.Generator | int = 0,
 ) -> FitResult:
     """Fit a model to pairwise co-occurrence counts; the cost does not depend on the number of samples.
@@ -46,7 +47,8 @@ def fit(
         Number of latent states, at least 1; with "auto" it is chosen by `pmflib.select_rank`, as described in the
         comparisons and notes of the result.
     method
-        One of `pmflib.core.methods.PAIR_METHODS`:
+        One of `pmflib.core.methods.PAIR_METHODS`, or a mapping of its ``name`` and options, such as ``{"name": "opt",
+        "loss": "squares"}``:
         {methods}
     rng
         Random generator, or a seed; not used by spa.
@@ -60,7 +62,7 @@ def fit(
     RankError
         If the rank is below 1, or (spa, symnmf) too large for the variables and their counts.
     PmfError
-        If the method is unknown, or needs pairs and there is only one variable.
+        If the method or an option is unknown, or the method needs pairs and there is only one variable.
 
     Warns
     -----
@@ -178,5 +180,11 @@ def fit_triples(
         )
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
     return FitResult(
-        model, found.loss_history, (), found.n_iter, found.converged, method, found.notes
+        model.sort_states(),
+        found.loss_history,
+        (),
+        found.n_iter,
+        found.converged,
+        method,
+        found.notes,
     )

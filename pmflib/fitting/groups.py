@@ -368,7 +368,7 @@ class _GroupTable:
         """Fit with all PMFs equal: the best optimum for a table with the group as a variable."""
         codes, schema, _ = self.spread(())
         block = self.load(codes)
-        return self._finish(block, [self._search(block, schema)])
+        return self._finish(block, [self._search(block, schema)]).sort_states()
 
     def fit_partial(self, equal: JointPMF, free: Collection[str]) -> JointPMF:
         """Fit with the PMFs of some variables free, starting from those of all groups."""

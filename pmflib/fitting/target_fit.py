@@ -407,7 +407,7 @@ class TargetFit:
             "pseudo_count": specification.pseudo_count,
             "conditional_share": specification.share,
         }
-        joint = JointPMF(*run.model, self.schema, origin)
+        joint = JointPMF(*run.model, self.schema, origin).sort_states()
         score = None
         if held_out is not None:
             score = HeldOutScore(run.score, held_out.n_samples)

@@ -157,10 +157,10 @@ def check_data(
             file.error = str(error)
         else:
             usable.append(source)
-    value_counts = count_values(usable, config, schema.names) if usable else {}
+    value_counts = count_values(usable, config, schema.columns) if usable else {}
     return DataCheck(
         files,
-        [_check_variable(each, value_counts.get(each.name, ValueCounts())) for each in schema],
+        [_check_variable(each, value_counts.get(each.column, ValueCounts())) for each in schema],
     )
 
 
@@ -209,7 +209,7 @@ def _check_variable(variable: Variable, counted: ValueCounts) -> VariableCheck:
     missing = 0
     unknown: Counter[str] = Counter()
     for text, count in counted.counts.items():
-        code = variable.encode_value(text)
+        code = variable.encode_cell(text)
         missing += count if code == MISSING else 0
         unknown[text] += count if code == UNKNOWN else 0
     most = [(text, n) for text, n in unknown.most_common(UNKNOWN_KEPT) if n]

@@ -21,9 +21,10 @@ from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.drafting.inference import Proposal
+from pmflib.schema.drafting.inference import Proposal, give_absent
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
+from pmflib.schema.drafting.several_answers import split_columns
 from pmflib.schema.drafting.table_draft import (
     find_sisters,
     list_names,
@@ -45,6 +46,8 @@ def draft_schema(
     bins: int = 8,
     min_count: int = 1,
     target: str | None = None,
+    split: Mapping[str, str] | None = None,
+    absent: str | None = None,
 ) -> DraftedSchema:
     """Draft a schema from raw files, in bounded memory.
 
@@ -65,6 +68,12 @@ def draft_schema(
         Long only: least number of answers of a variable, at least 1.
     target
         Variable that a model is to predict, which is always kept.
+    split
+        Wide only: columns whose cells hold several answers, with the sign between these; see
+        `pmflib.schema.drafting.several_answers.split_columns`.
+    absent
+        Level of empty cells in columns of one value, such as ticks, and of variables without a row of the sample in
+        logs that list what is present.
 
     Returns
     -------
@@ -73,34 +82,50 @@ def draft_schema(
     Raises
     ------
     SchemaError
-        If no column can be a variable, the target cannot be one, or a long log has more than ``MAX_VARIABLES``.
+        If no column can be a variable or all have one level, the target cannot be one, or a long log has more than
+        ``MAX_VARIABLES``.
     SourceError
         If a file cannot be read.
     """
     notes: list[str] = []
+    signs = split or {}
+    if signs and config.layout == "long":
+        raise SchemaError(
+            f"split names {list(signs)}, columns of a wide table, and the log is long; give each answer its row"
+        )
+    is_part = any(target is not None and target.startswith(f"{column}_") for column in signs)
     if config.layout == "wide":
-        counted = count_wide(sources, config, target, notes)
+        counted = count_wide(sources, config, None if is_part else target, notes)
     else:
         counted = count_long(sources, config, target, min_count, max_levels, notes)
-    sisters = (
-        find_sisters(counted.value_counts, counted.codes, config.missing)
-        if config.layout == "wide"
-        else []
-    )
-    codes = share_sister_codes(counted.value_counts, counted.codes, sisters)
-    shared = share_codes(counted.value_counts, codes)
+        if absent is None:
+            _refuse_unary(counted.value_counts, config)
+    parts = split_columns(counted.value_counts, signs, config.missing)
+    whole = {name: each for name, each in counted.value_counts.items() if name not in parts}
+    codes = {name: each for name, each in counted.codes.items() if name not in parts}
+    sisters = find_sisters(whole, codes, config.missing) if config.layout == "wide" else []
+    codes = share_sister_codes(whole, codes, sisters)
+    shared = share_codes(whole, codes)
     proposals = propose_columns(
-        counted.value_counts,
+        whole,
         codes,
         sisters,
         scales=counted.scales,
-        target=target,
+        target=None if is_part else target,
         missing=(*config.missing, *(text for text in shared if read_number(text) is None)),
         max_levels=max_levels,
         bins=bins,
         is_answer=config.layout == "long",
     )
+    proposals = {
+        name: each
+        for column in counted.value_counts
+        for name, each in (
+            parts.get(column) or {column: give_absent(proposals[column], absent)}
+        ).items()
+    }
     if target is not None:
+        check_target_column(target, list(proposals), config.sample)  # a part is no column
         check_drafted_target(target, proposals[target])
     variables = [each.variable for each in proposals.values() if each.variable is not None]
     notes += [*note_codes(codes), *note_strays(proposals), *_note_proposals(proposals)]
@@ -108,6 +133,13 @@ def draft_schema(
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
             f"check source.layout and source.delimiter, or raise max_levels={max_levels}"
+        )
+    has_gaps = any(each.variable and each.share_missing for each in proposals.values())
+    if config.layout == "wide" and has_gaps and max(each.cardinality for each in variables) == 1:
+        raise SchemaError(
+            f"all {len(variables)} columns that can be variables have one value, such as {variables[0].levels[0]!r} in "
+            f"{variables[0].name!r}, and every probability would be 1; if an empty cell means no, name that level "
+            "(pmf infer --absent no)"
         )
     if config.layout == "wide" and len(variables) < len(proposals) / 2:
         notes.append(
@@ -311,7 +343,6 @@ def count_long(
     everything, weights = count_answers(sources, config, notes)
     if target is not None:
         check_target_column(target, list(everything), None)
-    _refuse_unary(everything, config)
     value_counts = _drop_rare(everything, config, min_count, notes)
     if target is not None and target not in value_counts:
         raise SchemaError(
@@ -391,8 +422,8 @@ def _refuse_unary(value_counts: Mapping[str, ValueCounts], config: SourceOptions
     if len(texts) == 1 and most > 1:
         raise SchemaError(
             f"all answers in column {config.value!r} are {texts.pop()!r}: the log lists what is present, and every "
-            "probability would be 1; add a row with another value for what is absent, or write a wide table with a "
-            "column of 0 and 1 for each variable"
+            "probability would be 1; name the level of what has no row (pmf infer --absent no), or add a row with "
+            "another value for what is absent"
         )
 
 

@@ -98,6 +98,11 @@ def edit_column(
     missing = (
         None if edit.missing is None else tuple(dict.fromkeys([*DEFAULT_MISSING, *edit.missing]))
     )
+    if variable is not None and variable.part is not None and edit.missing is None:
+        raise SchemaError(
+            f"column {name!r} is the answer {variable.part.answer!r} in cells of {variable.column!r}, of no and yes; "
+            "change its --missing, or --drop it"
+        )
     if edit.levels is not None:
         return _set_levels(drafted, name, variable, column, edit, missing)
     is_only_missing = edit.role is None and edit.other is None and edit.bins is None

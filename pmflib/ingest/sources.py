@@ -45,6 +45,10 @@ DIGEST_BYTES = 1 << 20
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Suffixes of compressed files."""
+FREE_BYTES, MOST_EXPANSION = 1 << 30, 500
+"""Limits of compressed files, a few of whose bytes may hold any number: up to ``FREE_BYTES`` of text, or
+``MOST_EXPANSION`` times the file. Answers of 1 % each, which hardly any survey has, are 200 times as large as their
+entropy."""
 
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
 """Errors of readers and decompressors on truncated or mislabelled files; an OSError may also be a fault of the disk or
@@ -217,11 +221,11 @@ def open_source(source: Source, *, unpack: bool = True, check: bool = False) -> 
     stored = open_file(source.name, source.url)
     with stored:
         if not (check and source.digest):
-            yield _unpack(source.name, stored) if unpack else stored
+            yield _unpack(source, stored) if unpack else stored
             return
         hashed = _HashedReader(stored)
         stream = io.BufferedReader(hashed, DIGEST_BYTES)
-        yield _unpack(source.name, stream) if unpack else stream
+        yield _unpack(source, stream) if unpack else stream
         # bytes that the decompressor did not read are hashed as well
         while stream.read(DIGEST_BYTES):
             pass
@@ -246,17 +250,40 @@ class _HashedReader(io.RawIOBase):
         return len(content)
 
 
-def _unpack(name: str, stored: IO[bytes]) -> IO[bytes]:
-    suffix = posixpath.splitext(name)[1].lower()
+def _unpack(source: Source, stored: IO[bytes]) -> IO[bytes]:
+    suffix = posixpath.splitext(source.name)[1].lower()
+    if suffix not in PACKED:
+        return stored
     if suffix == ".gz":
-        return gzip.GzipFile(fileobj=stored)  # type: ignore[return-value]
-    if suffix == ".bz2":
-        return bz2.BZ2File(stored)
-    if suffix == ".xz":
-        return lzma.LZMAFile(stored)
-    if suffix == ".zst":
-        return pa.CompressedInputStream(stored, "zstd")  # type: ignore[no-any-return]
-    return stored
+        unpacked: Any = gzip.GzipFile(fileobj=stored)
+    elif suffix == ".bz2":
+        unpacked = bz2.BZ2File(stored)
+    elif suffix == ".xz":
+        unpacked = lzma.LZMAFile(stored)
+    else:
+        unpacked = pa.CompressedInputStream(stored, "zstd")
+    # some file systems do not report sizes: see `Source`
+    limited: Any = unpacked if source.size <= 1 else _LimitedReader(source, unpacked)
+    return limited  # type: ignore[no-any-return]
+
+
+class _LimitedReader(io.RawIOBase):
+    """Reads a decompressed file up to the limit of its size."""
+
+    def __init__(self, source: Source, stream: IO[bytes]) -> None:
+        super().__init__()
+        self._source, self._stream = source, stream
+        self._left = max(FREE_BYTES, MOST_EXPANSION * source.size)
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        content = self._stream.read(self._left + 1 if n_bytes < 0 else n_bytes)
+        self._left -= len(content)
+        if self._left < 0:
+            raise SourceError(
+                f"{self._source.name}: {self._source.size:,} bytes hold more than {MOST_EXPANSION} times as many "
+                f"(and {FREE_BYTES:,}) bytes of text; if it is yours, deliver it uncompressed or in smaller files"
+            )
+        return content
 
 
 def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list[Source]:

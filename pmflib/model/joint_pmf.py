@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError, StoreError
@@ -78,6 +80,26 @@ class JointPMF(Mixture):
         from pmflib.model.state_descriptions import summarise_model
 
         return summarise_model(self)
+
+    def sort_states(self) -> Self:
+        """Return the model with its latent states in order of size, the largest first.
+
+        States whose sizes agree to nine decimals are in the descending order of their PMFs, variables by name. The
+        states of a model with traits are points of the traits, and keep their order.
+        """
+        if self.trait_model is not None:
+            return self
+        names, factors = self.schema.names, self.factors.round(9)
+        by_name = sorted(range(len(names)), key=names.__getitem__)
+        rows = np.concatenate(
+            [np.arange(len(factors))[self.schema.rows_of(each)] for each in by_name]
+        )
+        order = np.lexsort((*-factors[rows[::-1]], -self.prior.round(9)))
+        return self._take_states(order)
+
+    def _take_states(self, order: IntArray) -> Self:
+        factors = np.ascontiguousarray(self.factors[:, order])
+        return replace(self, prior=self.prior[order], factors=factors)
 
     def predict(self, table: object, variable: str | int) -> IntArray:
         """Return the most probable code of a variable in each row (MAP) given the others; the first one if tied.

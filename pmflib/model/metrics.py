@@ -119,7 +119,7 @@ def factor_mse(
 
     References
     ----------
-    Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section VI: the plain formula.
+    Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section V: the plain formula.
     """
     if not 1 <= n_variables <= true_factors.shape[0]:
         raise SchemaError(

@@ -103,7 +103,7 @@ def em_statistics(
 
     References
     ----------
-    Ibrahim, Fu (2021), appendix C; Dempster, Laird, Rubin (1977).
+    Ibrahim, Fu (2021), IEEE Trans. Signal Processing, appendix C and equation (33); Dempster, Laird, Rubin (1977).
     """
     from pmflib.model.row_tables import add_block_masses
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,11 @@ class Schema(Summarised):
         return hashlib.sha256(text.encode()).hexdigest() if self.left_out else ""
 
     @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns of a wide table, in which several variables may be parts of one column."""
+        return tuple(dict.fromkeys(variable.column for variable in self.variables))
+
+    @cached_property
     def _positions(self) -> Mapping[str, int]:
         return {name: index for index, name in enumerate(self.names)}
 
@@ -231,6 +236,8 @@ class Schema(Summarised):
         missing: Sequence[str] = DEFAULT_MISSING,
         max_levels: int = 32,
         bins: int = 8,
+        split: Mapping[str, str] | None = None,
+        absent: str | None = None,
     ) -> Schema:
         """Infer a schema from a table in memory; `pmf infer` does this for files of any size, with explanations.
 
@@ -247,18 +254,32 @@ class Schema(Summarised):
             missing.
         missing, max_levels, bins
             As in `propose_variable`.
+        split
+            Columns whose cells hold several answers, with the sign between these: ``{"interests": ";"}`` makes a
+            variable of no and yes for each answer, missing in rows without any answer.
+        absent
+            Level of empty cells in columns of one value, such as ticks: "no" makes it a variable of no and the value.
 
         Raises
         ------
         SchemaError
-            If no column can be a variable.
+            If no column can be a variable, or a column cannot be split.
         """
         if isinstance(table, np.ndarray):
+            if split:
+                raise SchemaError(f"split names columns, {list(split)}; give a table with names")
             return cls._infer_array(table, max_levels, bins)
         columns = as_arrow(table)
         if not columns.num_columns:
             raise SchemaError("the table has no columns; give one with a column for each variable")
-        proposals = propose_variables(columns, missing=missing, max_levels=max_levels, bins=bins)
+        proposals = propose_variables(
+            columns,
+            missing=missing,
+            max_levels=max_levels,
+            bins=bins,
+            split=split,
+            absent=absent,
+        )
         kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
         left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
         if not kept:
@@ -332,29 +353,34 @@ class Schema(Summarised):
                 table = table.copy()
                 table[:, self.position(hidden)] = MISSING
             return self.check_codes(table)
-        columns = as_arrow(table, self.names)
+        columns = as_arrow(table, {*self.columns, *self.names})
         for name in (*optional, *(() if hidden is None else (hidden,))):
             self.position(name)
         codes = np.full((columns.num_rows, self.n_variables), MISSING, self.code_dtype)
         for index, variable in enumerate(self.variables):
             if variable.name == hidden:
                 continue
-            if variable.name not in columns.column_names:
+            name = variable.column
+            if name not in columns.column_names and variable.name in columns.column_names:
+                # a part may have a column of its own, of no and yes
+                variable = replace(variable, part=None)
+                name = variable.name
+            if name not in columns.column_names:
                 if variable.name in optional:
                     continue
                 raise SchemaError(
-                    f"column {variable.name!r} is absent; the table has {abridge_names(columns.column_names)}. "
+                    f"column {name!r} is absent; the table has {abridge_names(columns.column_names)}. "
                     f"Add it (empty values are missing), or name it optional{self._suggest_column(variable, columns)}"
                 )
-            column = variable.encode_column(columns[variable.name])
+            column = variable.encode_column(columns[name])
             bad = np.flatnonzero(column < MISSING)
             if bad.size:
                 row = int(bad[0])
-                value = columns[variable.name][row].as_py()
+                value = columns[name][row].as_py()
                 raise SchemaError(
-                    f"row {row}, column {variable.name!r}: {value!r} "
+                    f"row {row}, column {name!r}: {value!r} "
                     f"{'is not UTF-8' if column[row] == UNDECODABLE else 'is no level'}; "
-                    f"levels are {abridge_names(variable.levels)}, missing is {abridge_names(variable.missing)} "
+                    f"{variable.list_known()}, missing is {abridge_names(variable.missing)} "
                     f"({bad.size} such rows){suggest(value, variable.levels)}"
                 )
             codes[:, index] = column

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import SchemaError
-from pmflib.core.texts import fold_text
+from pmflib.core.texts import abridge_names, fold_text
 from pmflib.display.summary import (
     MOST_ROWS,
     Summarised,
@@ -47,6 +47,34 @@ DEFAULT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of the answers in cells that hold several: "a;c" is a yes to "a" and to "c", and a no to the others.
+
+    Parameters
+    ----------
+    column
+        Column of the cells.
+    sign
+        Sign between the answers of a cell.
+    answers
+        All known answers; a cell with another one is an unknown level.
+    answer
+        The answer that the variable is about.
+    """
+
+    column: str
+    sign: str
+    answers: tuple[str, ...]
+    answer: str
+
+
+def split_answers(text: str, sign: str, missing: Collection[str]) -> set[str]:
+    """Split a cell into its answers; empty if nothing is given."""
+    pieces = {piece.strip() for piece in text.split(sign)}
+    return pieces.difference(("",), missing)
+
+
+@dataclass(frozen=True)
 class Variable(Summarised):
     """A categorical variable.
 
@@ -68,6 +96,12 @@ class Variable(Summarised):
         variables.
     folded
         Whether a text that differs from a level only in case or Unicode composition counts as that level.
+    part
+        The answer, among several in a cell, that the variable is about: its levels are no and yes, in this order. A
+        cell without answers is missing. None for a column of its own.
+    absent
+        Level of a cell in which nothing is given, and in a long log of a variable without a row of the sample; None if
+        it is missing.
 
     Raises
     ------
@@ -82,6 +116,8 @@ class Variable(Summarised):
     missing: tuple[str, ...] = DEFAULT_MISSING
     other: str | None = None
     folded: bool = False
+    part: Part | None = None
+    absent: str | None = None
 
     def __post_init__(self) -> None:
         levels: Any = self.levels
@@ -119,6 +155,17 @@ class Variable(Summarised):
                 f"variable {self.name!r} has other = {self.other!r}, which must be one of its levels, and a continuous "
                 "column has none; add the level, or take out other"
             )
+        if self.absent is not None and (self.edges is not None or self.absent not in self.levels):
+            raise SchemaError(
+                f"variable {self.name!r} has absent = {self.absent!r}, which must be one of its levels, and continuous "
+                "columns have none; add the level, or take out absent"
+            )
+        part = self.part
+        if part and (n != 2 or not part.sign or part.answer not in part.answers):
+            raise SchemaError(
+                f"variable {self.name!r} has {n} levels and is the part {part}; give two levels, no and yes, a sign, "
+                "and one of the answers"
+            )
         keys = [self._key(level) for level in self.levels]
         if len(set(keys)) < n:
             twice = sorted({k for k in keys if keys.count(k) > 1})
@@ -149,6 +196,17 @@ class Variable(Summarised):
         return Summary(headline, tuple(facts), (), (table,))
 
     @property
+    def column(self) -> str:
+        """Return the name of the column in a wide table."""
+        return self.name if self.part is None else self.part.column
+
+    def list_known(self) -> str:
+        """Name the levels, or the answers that a cell of several may hold, for a message."""
+        if self.part is None:
+            return f"levels are {abridge_names(self.levels)}"
+        return f"answers, between {self.part.sign!r}, are {abridge_names(self.part.answers)}"
+
+    @property
     def cardinality(self) -> int:
         """Return the number of levels."""
         return len(self.levels)
@@ -162,8 +220,10 @@ class Variable(Summarised):
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Return whether every level except `other` is a number, so that 5, "5" and "5.0" are the same level."""
-        numbers = [read_number(level) for level in self.levels if level != self.other]
+        """Return whether levels, but for `other` and `absent`, are numbers, so that 5, "5" and "5.0" are the same."""
+        numbers = [
+            read_number(level) for level in self.levels if level not in (self.other, self.absent)
+        ]
         return all(x is not None for x in numbers) and len(set(numbers)) == len(numbers)
 
     def _key(self, text: str) -> str:
@@ -216,8 +276,23 @@ class Variable(Summarised):
             return code
         return bisect_right(self.edges, number)
 
+    def encode_cell(self, value: object) -> int:
+        """Encode one raw value of the column; unlike for `encode_value`, it may hold several answers, or mean `absent`.
+
+        Returns
+        -------
+        As from `encode_value`.
+        """
+        code = self.encode_value(value)
+        if self.part is not None and code not in (MISSING, UNDECODABLE):
+            text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
+            given = split_answers(text, self.part.sign, self.missing)
+            code = int(self.part.answer in given) if given <= {*self.part.answers} else UNKNOWN
+            code = code if given else MISSING
+        return self.levels.index(self.absent) if code == MISSING and self.absent else code
+
     def encode_column(self, column: pa.Array | pa.ChunkedArray) -> IntArray:
-        """Encode a column.
+        """Encode a column of raw values.
 
         Parameters
         ----------
@@ -250,8 +325,8 @@ class Variable(Summarised):
         if not pa.types.is_dictionary(column.type):
             # a batch has few distinct values, each of which is parsed once
             column = column.dictionary_encode()
-        table = [self.encode_value(value) for value in column.dictionary.to_pylist()]
-        lookup = np.array([*table, MISSING], np.int16)
+        table = [self.encode_cell(value) for value in column.dictionary.to_pylist()]
+        lookup = np.array([*table, self.encode_cell(None)], np.int16)
         positions = column.indices.fill_null(len(table)).to_numpy(zero_copy_only=False)
         codes: IntArray = lookup[positions]
         return codes
@@ -267,10 +342,10 @@ class Variable(Summarised):
         positions = (numbers - least).astype(np.intp)
         present = np.flatnonzero(np.bincount(positions))
         lookup = np.empty(int(present[-1]) + 1, np.int16)
-        lookup[present] = [self.encode_value(least + index) for index in present.tolist()]
+        lookup[present] = [self.encode_cell(least + index) for index in present.tolist()]
         codes: IntArray = lookup[positions]
         if column.null_count:
-            codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
+            codes[column.is_null().to_numpy(zero_copy_only=False)] = self.encode_cell(None)
         return codes
 
     def _encode_numbers(self, column: pa.Array) -> IntArray:
@@ -314,6 +389,10 @@ class Variable(Summarised):
             out["other"] = self.other
         if self.folded:
             out["folded"] = True
+        if self.absent is not None:
+            out["absent"] = self.absent
+        if self.part is not None:
+            out["part"] = {**asdict(self.part), "answers": list(self.part.answers)}
         return out
 
     @classmethod
@@ -329,7 +408,17 @@ class Variable(Summarised):
         """
         if not isinstance(data, Mapping):
             raise SchemaError(f"a variable is {data!r}, not an object with a name and levels")
-        known = {"name", "levels", "values", "edges", "missing", "other", "folded"}
+        known = {
+            "name",
+            "levels",
+            "values",
+            "edges",
+            "missing",
+            "other",
+            "folded",
+            "part",
+            "absent",
+        }
         if unknown := sorted(set(data) - known):
             raise SchemaError(
                 f"variable {data.get('name')!r} has unknown fields {unknown}; known: {sorted(known)}"
@@ -345,7 +434,19 @@ class Variable(Summarised):
             _texts(data, "missing") if "missing" in data else missing,
             None if data.get("other") is None else as_text(data["other"]),
             bool(data.get("folded", False)),
+            None if data.get("part") is None else _read_part(data),
+            None if data.get("absent") is None else as_text(data["absent"]),
         )
+
+
+def _read_part(data: Mapping[str, Any]) -> Part:
+    part = data["part"]
+    if not isinstance(part, Mapping) or {*part} != {field.name for field in fields(Part)}:
+        raise SchemaError(
+            f"variable {data['name']!r}: part is {part!r}; give column, sign, answers and answer"
+        )
+    texts = (str(part["column"]), str(part["sign"]))
+    return Part(*texts, _texts({**part, "name": data["name"]}, "answers"), str(part["answer"]))
 
 
 def as_text(value: object) -> str:

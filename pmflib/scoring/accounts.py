@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.core.errors import SchemaError, StoreError
+from pmflib.core.json_files import parse_json
 from pmflib.core.texts import abridge_names, list_some
 from pmflib.ingest.dataset.accounts import Account, DatasetAccount
 from pmflib.ingest.dataset.file_accounts import read_files
@@ -165,7 +166,7 @@ def check_file(
         raise SchemaError(
             f"{name}: none of the {n_unknown:,} values of column {variable.name!r} is a level"
             + "".join(f", such as {each}" for each in such)
-            + f"; levels are {abridge_names(variable.levels, LEVELS_SHOWN)}. No scores are published: write the values "
+            + f"; {variable.list_known()}. No scores are published: write the values "
             "as the schema has its levels, or leave the column empty where they are not known, or name it as a target "
             "if it is to be predicted"
         )
@@ -209,12 +210,14 @@ def check_dataset(
     unknown: dict[str, dict[str, dict[str, int]]] = {source.name: {} for source in used}
     for source in used:
         names = [name for name, n in files[source.name].rows.cells_made_missing.items() if n]
-        found = count_values([source], config, names) if names else {}
+        columns = list(dict.fromkeys(schema[name].column for name in names))
+        found = count_values([source], config, columns) if names else {}
         for name in names:
-            codes = {text: schema[name].encode_value(text) for text in found[name].counts}
+            texts = found[schema[name].column].counts
+            codes = {text: schema[name].encode_cell(text) for text in texts}
             own = {
                 text.strip()[:LONGEST_VALUE]: n
-                for text, n in found[name].counts.items()
+                for text, n in texts.items()
                 if codes[text] == UNKNOWN
             }
             unknown[source.name][name] = dict(list(own.items())[:MOST_VALUES])
@@ -312,7 +315,7 @@ class PartAccount:
             If the file is not a finished part.
         """
         try:
-            known = json.loads((pq.read_metadata(path).metadata or {})[ACCOUNT])
+            known = parse_json((pq.read_metadata(path).metadata or {})[ACCOUNT])
             sums = tuple(TargetSums(**each) for each in known["sums"])
             unknown = {column: dict(pairs) for column, pairs in known["unknown"].items()}
             observed = Counter(known["observed"])

@@ -106,7 +106,7 @@ def score_sources(
     def split(item: tuple[int, Source]) -> list[NamedChunk]:
         index, source = item
         list_ignored(source, scorer.model.schema, config, targets)
-        for name in list_absent(source, targets, config):
+        for name in list_absent(source, targets, config, scorer.model.schema):
             absent.setdefault(name, []).append(source.name)
         # chunks do not hash their file again
         return list_chunks(replace(source, digest=""), index, config)

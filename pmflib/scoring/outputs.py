@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.core.errors import ConfigError, StoreError
+from pmflib.core.json_files import read_json
 from pmflib.store.table_files import check_no_file
 
 PARTS = "parts"
@@ -213,7 +214,7 @@ def clear_output(folder: Path) -> None:
 def read_output_record(path: Path) -> dict[str, Any]:
     """Read a record from `write_record`; empty if it is missing or unreadable."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = read_json(path)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -27,6 +27,7 @@ from pmflib.ingest.readers import count_group_rows, read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.model.measures import TargetSums
 from pmflib.model.score_tables import TableMaker, list_samples
+from pmflib.schema import Schema
 from pmflib.scoring.accounts import PartAccount, count_texts, describe_row
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived
@@ -196,10 +197,10 @@ def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterat
     """Score the batches of a chunk after the skipped rows, in order, several at a time."""
     schema = job.scorer.model.schema
     encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
-    absent = list_absent(chunk.source, job.scorer.options.targets, job.config)
-    names = list(dict.fromkeys([*schema.names, *job.columns]))
+    absent = list_absent(chunk.source, job.scorer.options.targets, job.config, schema)
+    names = list(dict.fromkeys([*schema.columns, *job.columns]))
     columns = [name for name in names if name not in absent]
-    coded = [name for name in schema.names if name not in absent]
+    coded = [name for name in schema.columns if name not in absent]
     raws = read_rows(chunk.source, job.config, columns, chunk=chunk, coded=coded)
     if absent:
         raws = (add_columns(raw, names) for raw in raws)
@@ -334,7 +335,7 @@ def _make_empty(chunk: NamedChunk, job: ScoringJob) -> pa.Table:
     """Make an empty table with the columns of the parts."""
     schema = job.scorer.model.schema
     texts = pa.array([], pa.string())
-    names = list(dict.fromkeys([*schema.names, *job.columns]))
+    names = list(dict.fromkeys([*schema.columns, *job.columns]))
     batch = pa.RecordBatch.from_arrays([texts] * len(names), names=names)
     raw = RawRows(batch, np.empty(0, np.int64))
     encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
@@ -352,8 +353,10 @@ def soften_policy(policy: SchemaOptions) -> SchemaOptions:
     )
 
 
-def list_absent(source: Source, targets: Sequence[str], config: SourceOptions) -> list[str]:
-    """List the targets without a column in a file.
+def list_absent(
+    source: Source, targets: Sequence[str], config: SourceOptions, schema: Schema
+) -> list[str]:
+    """List the columns of targets that a file lacks.
 
     Raises
     ------
@@ -361,7 +364,8 @@ def list_absent(source: Source, targets: Sequence[str], config: SourceOptions) -
         If the file cannot be read.
     """
     header = read_columns(source, config) if targets else ()
-    return [name for name in targets if name not in header]
+    columns = dict.fromkeys(schema[name].column for name in targets)
+    return [name for name in columns if name not in header]
 
 
 def add_columns(raw: RawRows, names: Sequence[str]) -> RawRows:

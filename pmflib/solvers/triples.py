@@ -212,7 +212,7 @@ def _renew_factor(
     rows = slice(int(problem.offsets[j]), int(problem.offsets[j + 1]))
     gram = _weigh(problem, _grams(problem, factors), j) * np.outer(prior, prior)
     pull = _contract(problem, prior, factors, j)
-    found, dual = _solve_on_simplices(gram, pull, factors[rows], duals[rows], settings)
+    found, dual = solve_on_simplices(gram, pull, factors[rows], duals[rows], settings)
 
     def loss(factor: FloatArray) -> float:
         return float(np.vdot(factor @ gram, factor)) / 2 - float(np.vdot(pull, factor))
@@ -222,7 +222,7 @@ def _renew_factor(
         factors[rows], duals[rows] = found, dual
 
 
-def _solve_on_simplices(
+def solve_on_simplices(
     gram: FloatArray,
     pull: FloatArray,
     factor: FloatArray,

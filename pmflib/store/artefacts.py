@@ -33,9 +33,6 @@ from pmflib.store.objects.local_folder import (
 
 SOURCE = "source"
 """Kind of a raw file, which has an entry in the manifest but no content in the store."""
-Kind: TypeAlias = Annotated[str, re.compile(r"[a-z][a-z-]*")]
-"""Kind of an artefact, which names its folder."""
-
 NO_KINDS = frozenset(
     {
         *("manifest", "tmp", "work", "runs", "histories", "leases"),
@@ -43,6 +40,8 @@ NO_KINDS = frozenset(
     }
 )
 """Folders of a store that hold no artefacts."""
+Kind: TypeAlias = Annotated[str, re.compile(rf"(?!({'|'.join(sorted(NO_KINDS))})$)[a-z][a-z-]*")]
+"""Kind of an artefact, which names its folder."""
 _UNWRITABLE = {
     errno.ENOSPC,
     errno.EDQUOT,

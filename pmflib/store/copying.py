@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.display.progress import working
-from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
+from pmflib.store.artefacts import NO_KINDS, Entry, Reference, Store, refuse_unwritable
 from pmflib.store.collection import Amount, drop_unfinished
 from pmflib.store.erasures import (
     ERASURES,
@@ -27,7 +29,7 @@ from pmflib.store.file_digests import parse_list
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import list_collected_runs, list_needed, order_by_need, reach
 from pmflib.store.objects.interface import LIST_FILE, call_in_parallel
-from pmflib.store.objects.local_folder import make_folder, mark_draft
+from pmflib.store.objects.local_folder import make_folder, mark_draft, write_object
 from pmflib.store.run_records import (
     COLLECTIONS,
     HISTORIES,
@@ -48,6 +50,10 @@ EVENTS = f"{LINEAGE}/events.jsonl"
 """File that all runs of a local store append to; in a bucket, each run has its own object."""
 THREADS = 8
 """Number of artefacts that are copied in parallel, as copying mostly waits for disks or servers."""
+_COPIED = re.compile(r"(?!(tmp|work|leases|fingerprints)$)[a-z][a-z-]*|erasures\.json")
+"""What is copied of the contents of a store; of work under way, the target has its own."""
+MOST_BYTES = 256 << 20
+"""Largest object that is read whole, as all but the files of artefacts are: the events of 50,000 runs take 100 MB."""
 
 
 @dataclass
@@ -150,6 +156,7 @@ class _Copy:
     def __init__(
         self, source: Store, target: Store | None, pipeline: str | None, verify: bool, counts: bool
     ) -> None:
+        _check_files(source)
         self.source, self.target, self.verify = source, target, verify
         # None to count only
         self.into = None if counts else target
@@ -341,7 +348,6 @@ class _Copy:
         try:
             for name, digest in digests.items():
                 path = draft / name
-                make_folder(path.parent)
                 if self._fetch(f"{reference.path}/{name}", path, packed.get(name)) != digest:
                     raise StoreError(
                         f"file {name!r} of {reference.path} in store {self.source.name!r} is not what was "
@@ -358,11 +364,18 @@ class _Copy:
 
     def _fetch(self, name: str, path: Path, packed: bytes | None) -> str:
         """Write a file of an artefact; return its SHA-256, or "" if it is lost."""
-        if packed is not None:
-            path.write_bytes(packed)
-            return hashlib.sha256(packed).hexdigest()
-        with suppress(FileNotFoundError):
-            return self.source.objects.fetch_file(name, path)
+        try:
+            make_folder(path.parent)
+            if packed is not None:
+                write_object(path, packed)
+                return hashlib.sha256(packed).hexdigest()
+            with suppress(FileNotFoundError):
+                return self.source.objects.fetch_file(name, path)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise StoreError(
+                f"file {name} of store {self.source.name!r} has the place of another one in {self._name_target()!r}; "
+                "if their names differ by case alone, copy to a file system that tells them apart"
+            ) from error
         return ""
 
     def _is_there(self, reference: Reference) -> bool:
@@ -508,6 +521,38 @@ class _Copy:
 
     def _name_target(self) -> str:
         return "" if self.target is None else self.target.name
+
+
+def _check_files(source: Store) -> None:
+    """Check before anything is read that a store on a disk holds regular files only, and none too large to be read.
+
+    A link would copy a file of this machine to the target, and a pipe would never end.
+
+    Raises
+    ------
+    StoreError
+        If there is a link, a pipe, a device, or a file of more than ``MOST_BYTES`` that is read whole.
+    """
+    waiting = [] if source.is_bucket else [source.root]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(folder) as files:
+            for file in files:
+                path = Path(file.path)
+                parts = path.relative_to(source.root).parts
+                if not _COPIED.fullmatch(parts[0]):
+                    continue
+                if file.is_dir(follow_symlinks=False):
+                    waiting.append(path)
+                    continue
+                is_whole = parts[0] in {*NO_KINDS, ERASURES} or path.name == LIST_FILE
+                if not file.is_file(follow_symlinks=False) or (
+                    is_whole and file.stat().st_size > MOST_BYTES
+                ):
+                    raise StoreError(
+                        f"{str(path)!r} is a link, a pipe, a device or an object of more than {MOST_BYTES:,} bytes, "
+                        "and pmf writes none of them; ask whoever made the store, or delete it"
+                    )
 
 
 def _includes(ours: ErasureList | None, theirs: ErasureList) -> bool:

@@ -91,7 +91,7 @@ def published_factors(
 
     References
     ----------
-    Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section VI, as in the released code.
+    Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section V, as in the released code.
     """
     if min(n_variables, n_levels_each) < 1:
         raise SchemaError(f"n_variables, n_levels_each are {n_variables}, {n_levels_each}, below 1")
@@ -163,7 +163,7 @@ class Crowd:
 
         References
         ----------
-        Ibrahim, Fu (2021), ICML, equation (19).
+        Ibrahim, Fu (2021), ICML, supplement, equation (19).
         """
         n_classes = prior.size
         actual, found = self.confusion.reshape(-1, n_classes), confusion.reshape(-1, n_classes)
@@ -205,7 +205,7 @@ def draw_published_crowd(
 
     References
     ----------
-    Ibrahim, Fu (2021), ICML, section 5; the released code differs from the text.
+    Ibrahim, Fu (2021), ICML, supplement C.1.1; the released code differs from the text.
     """
     if version == "code":
         confusion = rng.random((n_workers, n_classes, n_classes))

@@ -23,7 +23,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 VERSION = 3
 
 
-@stage(name="answer")
+@stage(name="answer", makes="answers")
 def answer(
     config: PipelineConfig, dataset: Reference, model: Reference, questions: str, address: str = ""
 ) -> Reference:

@@ -18,7 +18,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 VERSION = 1
 
 
-@stage(name="choose")
+@stage(name="choose", makes="model")
 def choose(
     config: PipelineConfig,
     dataset: Reference,

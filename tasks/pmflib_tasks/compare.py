@@ -22,7 +22,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 VERSION = 2
 
 
-@stage(name="compare")
+@stage(name="compare", makes="comparison")
 def compare(
     config: PipelineConfig, dataset: Reference, new: Reference, live: Reference, address: str = ""
 ) -> Reference:

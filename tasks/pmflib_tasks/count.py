@@ -37,7 +37,7 @@ from pmflib_tasks.stage import (
 VERSION = 3
 
 
-@stage(name="count")
+@stage(name="count", makes="counts")
 def count(
     config: PipelineConfig,
     dataset: Reference,
@@ -98,7 +98,8 @@ def _write(
     work: Path,
 ) -> Mapping[str, Any]:
     n_folds = config.store.folds
-    in_thread = increment is not None and not needs_workers(increment.change)
+    small = increment is not None and not needs_workers(increment.change)
+    in_thread = small and not config.cluster.always
     # work in this thread needs no client
     workers: AbstractContextManager[tuple[Client, ClusterMemory]] = (
         nullcontext((None, ClusterMemory.here(config.cluster.memory_limit)))

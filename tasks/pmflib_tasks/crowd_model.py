@@ -19,7 +19,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_wor
 PAIRS_VERSION = 2
 
 
-@stage(name="pairs")
+@stage(name="pairs", makes="worker-pairs")
 def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
     """Count the pairs of labels that workers gave to the same tasks.
 
@@ -69,7 +69,7 @@ def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") 
 VERSION = 6
 
 
-@stage(name="crowd model")
+@stage(name="crowd model", makes="crowd-model")
 def crowd_model(
     config: PipelineConfig,
     dataset: Reference,
@@ -100,7 +100,7 @@ def crowd_model(
         If the data structures of the method do not fit in memory.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    method = config.crowd.method
+    method = config.crowd.choice
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
@@ -131,5 +131,5 @@ def crowd_model(
         version=VERSION,
         write=write,
     )
-    report_progress("crowd model", 1, 1, method)
+    report_progress("crowd model", 1, 1, config.crowd.method)
     return entry.reference

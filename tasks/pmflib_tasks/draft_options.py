@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pmflib.core.errors import ConfigError
 from pmflib.core.options import option
 
 
@@ -50,6 +51,16 @@ class DraftOptions:
     missing: tuple[str, ...] = option(
         (), "Text that means 'not given', besides '', NA, NaN, null; may be repeated."
     )
+    split: tuple[str, ...] = option(
+        (),
+        "Column whose cells hold several answers, and the sign between them: 'interests=;' makes a variable of no and "
+        "yes for each answer; may be repeated.",
+    )
+    absent: str | None = option(
+        None,
+        "Level of an empty cell in columns of one value (a tick, or nothing), and in long logs of variables without a "
+        "row of the sample: for example no.",
+    )
     min_count: int = option(1, "Long logs: minimum number of answers per variable.", min=1)
     max_levels: int = option(
         32, "Maximum number of levels; columns with more distinct numbers are binned.", min=2
@@ -70,6 +81,21 @@ class DraftOptions:
         """Layout of the data: long if a column of variables, answers or times is named."""
         is_wide = self.variable is None and self.value is None and self.time is None
         return "wide" if is_wide else "long"
+
+    @property
+    def signs(self) -> dict[str, str]:
+        """Signs between the answers of a cell, by column.
+
+        Raises
+        ------
+        ConfigError
+            If an option does not have the form COLUMN=SIGN.
+        """
+        pairs = [text.rpartition("=") for text in self.split]
+        for text, (column, _, sign) in zip(self.split, pairs, strict=True):
+            if not column or not sign:
+                raise ConfigError(f"--split is {text!r}; give COLUMN=SIGN, such as 'interests=;'")
+        return {column: sign.replace("\\t", "\t") for column, _, sign in pairs}
 
     def list_fields(self) -> dict[str, Any]:
         """Collect the given settings of the source, without missing codes."""

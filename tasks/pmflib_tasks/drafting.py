@@ -87,8 +87,16 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     source, found_out = sniff_source(sources, make_source(fields), given)
     if options.header is False:
         source = source.model_copy(update={"columns": number_columns(sources[0], source)})
-    sizes = {"max_levels": options.max_levels, "bins": options.bins, "min_count": options.min_count}
-    drafted = draft_schema(sources, source, **sizes, target=options.target)
+    drafted = draft_schema(
+        sources,
+        source,
+        max_levels=options.max_levels,
+        bins=options.bins,
+        min_count=options.min_count,
+        target=options.target,
+        split=options.signs,
+        absent=options.absent,
+    )
     is_plain = source.layout == "wide" and options.sample is None
     shape = find_long_log(sources, source) if is_plain else None
     waves = note_waves(sources, source, shape) if source.layout == "wide" else None

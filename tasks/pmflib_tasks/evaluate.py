@@ -25,7 +25,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 VERSION = 6
 
 
-@stage(name="evaluate")
+@stage(name="evaluate", makes="scores")
 def evaluate(
     config: PipelineConfig,
     dataset: Reference,

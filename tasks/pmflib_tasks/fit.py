@@ -18,14 +18,14 @@ from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, stage
 
-# 7: the diagnosis says which warnings are on the rank; wide tables start from some of their variables
-VERSION = 7
+# 8: states are in order of size; 7: wide tables start from some of their variables
+VERSION = 8
 
 MAX_DIAGNOSED_LEVELS = 2000
 """Maximum number of levels for the diagnosis of the counts, whose singular values take some seconds."""
 
 
-@stage(name="fit")
+@stage(name="fit", makes="start")
 def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None) -> Reference:
     """Fit a model to the counts of the training folds.
 
@@ -59,7 +59,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
             # the diagnosis reports whether the rank is too large
             warnings.simplefilter("ignore", RankWarning)
             result = fit_counts(
-                training, config.model.settled_rank, method=config.start_method, rng=config.seed
+                training, config.model.settled_rank, method=config.start_choice, rng=config.seed
             )
         result.model.save(folder / "model")
         summary: dict[str, object] = {
@@ -81,7 +81,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         inputs={"counts": counts} | ({} if rank is None else {"rank": rank}),
         options={
             "rank": config.model.settled_rank,
-            "method": config.start_method,
+            "method": config.start_choice,
             "train": list(folds.train),
             "seed": config.seed,
         },

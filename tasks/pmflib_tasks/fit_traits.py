@@ -108,7 +108,7 @@ def _plan(config: PipelineConfig, training: StoredSamples, start: Reference | No
     return plan_worker
 
 
-@stage(name="fit_traits")
+@stage(name="fit_traits", makes="model")
 def fit_traits(
     config: PipelineConfig, dataset: Reference, start: Reference | None = None, address: str = ""
 ) -> Reference:

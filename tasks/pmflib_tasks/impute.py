@@ -16,7 +16,7 @@ from pmflib_tasks.stage import open_store, open_workers, stage
 VERSION = 1
 
 
-@stage(name="impute")
+@stage(name="impute", makes="predictions")
 def impute(
     config: PipelineConfig,
     dataset: Reference | None,

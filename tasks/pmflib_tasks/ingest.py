@@ -11,7 +11,7 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import load_schema, open_store, open_workers_late, publish_entry, stage
 
 
-@stage(name="ingest")
+@stage(name="ingest", makes="dataset")
 def ingest(
     config: PipelineConfig,
     address: str = "",

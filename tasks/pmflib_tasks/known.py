@@ -24,7 +24,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_wor
 VERSION = 1
 
 
-@stage(name="known labels")
+@stage(name="known labels", makes="known-labels")
 def find_known_labels(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
     """Find the tasks whose true label is in the file ``crowd.known``.
 
@@ -101,7 +101,7 @@ def record_file(
 CLASSIFIER_VERSION = 1
 
 
-@stage(name="classifier")
+@stage(name="classifier", makes="classifier")
 def find_predictions(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
     """Find the tasks with class probabilities in the file ``crowd.classifier``.
 

@@ -29,7 +29,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 VERSION = 3
 
 
-@stage(name="quality")
+@stage(name="quality", makes="quality")
 def check_label_quality(
     config: PipelineConfig, dataset: Reference, last_run: RunRecord | None
 ) -> Reference:

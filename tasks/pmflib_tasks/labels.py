@@ -21,7 +21,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_wor
 VERSION = 17
 
 
-@stage(name="labels")
+@stage(name="labels", makes="labels")
 def find_labels(
     config: PipelineConfig,
     dataset: Reference,

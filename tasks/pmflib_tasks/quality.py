@@ -30,7 +30,7 @@ COMPARED = ("dataset", "counts")
 """Stages of earlier runs that are used for comparison."""
 
 
-@stage(name="quality")
+@stage(name="quality", makes="quality")
 def check_quality(
     config: PipelineConfig,
     dataset: Reference,

@@ -17,7 +17,7 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 VERSION = 1
 
 
-@stage(name="reference")
+@stage(name="reference", makes="reference")
 def reference(
     config: PipelineConfig, dataset: Reference, model: Reference, address: str = ""
 ) -> Reference:

@@ -26,10 +26,10 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.refit import limit_patience
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-VERSION = 20  # the law of the equivalent samples is kept; 19: starts are compared in one way for every size
+VERSION = 21  # states are in order of size; 20: the law of the equivalent samples is kept
 
 
-@stage(name="refine")
+@stage(name="refine", makes="model")
 def refine(
     config: PipelineConfig,
     dataset: Reference,

@@ -16,7 +16,7 @@ from pmflib_tasks.stage import open_store, stage
 VERSION = 4
 
 
-@stage(name="score")
+@stage(name="score", makes="predictions")
 def score(
     config: PipelineConfig,
     dataset: Reference,

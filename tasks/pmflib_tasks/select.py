@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.core.comparison import Comparison
+from pmflib.core.texts import escape_markdown
 from pmflib.counting.groups import load_groups, pick_variables
 from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.display.progress import report_progress
@@ -38,7 +39,7 @@ COMPARISONS = "comparisons.json"
 """File of the artefact with all comparisons and scores."""
 
 
-@stage(name="select")
+@stage(name="select", makes="rank")
 def select(
     config: PipelineConfig, dataset: Reference, counts: Reference, address: str = ""
 ) -> Reference:
@@ -114,10 +115,15 @@ def select(
         write=write,
     )
     report_progress("select", 1, 1, f"rank {entry.summary['rank']}")
-    parts = [entry.summary["verdict"]]
+    # names of targets come from data
+    parts = [escape_markdown(entry.summary["verdict"])]
     for each in map(Comparison.from_json, entry.summary["comparisons"]):
         table = tabulate_comparison(each)
-        parts += [f"## {table.title}", each.reason, table.to_markdown()]
+        parts += [
+            f"## {escape_markdown(table.title)}",
+            escape_markdown(each.reason),
+            table.to_markdown(),
+        ]
     show_markdown("rank-curve", "\n\n".join(parts))
     return entry.reference
 

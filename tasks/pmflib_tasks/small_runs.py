@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from pmflib.cluster.memory import format_bytes
+from pmflib.cluster.workers import find_scheduler
 from pmflib.core.errors import SourceError
+from pmflib.core.machine import count_processors
+from pmflib.core.texts import mask_secrets
 from pmflib.ingest.sources import PACKED, Source, find_sources, recall_digest
 from pmflib.store.dataset import list_file_steps
+from pmflib.store.objects.addresses import is_bucket
 from pmflib.store.run_records import find_last_run, name_labelling
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store
@@ -52,7 +59,35 @@ def is_small_night(config: PipelineConfig) -> bool:
 def _has_work_for_workers(config: PipelineConfig) -> bool:
     """Whether workers are configured, or files are remote."""
     cluster, paths = config.cluster, config.source_paths
-    return bool(cluster.workers or cluster.processes) or any("://" in path for path in paths)
+    configured = bool(cluster.always or cluster.workers or cluster.processes)
+    return configured or any("://" in path for path in paths)
+
+
+def describe_place(config: PipelineConfig, *, alone: bool) -> str:
+    """Describe where the stages of a run work.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    alone
+        Whether the run is small: `is_small`.
+
+    Returns
+    -------
+    Text that follows "in ": the workers, or this thread with the limits of a small run.
+    """
+    cluster = config.cluster
+    if address := find_scheduler(cluster):
+        return f"the workers of the Dask scheduler at {mask_secrets(address)}"
+    if alone:
+        return (
+            f"one thread: at most {format_bytes(SMALL_BYTES)} of files and {SMALL_ROWS:,} stored rows "
+            "([cluster] always = true uses Dask workers)"
+        )
+    n_workers = cluster.workers or count_processors()
+    kind = "processes" if cluster.processes else "threads of this process"
+    return f"{n_workers} Dask workers, {kind}"
 
 
 def _list_sizes(config: PipelineConfig) -> list[tuple[Source, int]]:
@@ -67,6 +102,9 @@ def _list_sizes(config: PipelineConfig) -> list[tuple[Source, int]]:
 
 def _count_stored_rows(config: PipelineConfig) -> int:
     """Count the rows of the largest dataset of the last runs, of the pipeline and of its label log."""
+    root = config.resolve(config.store.path)
+    if not is_bucket(root) and not Path(root).is_dir():
+        return 0
     store = open_store(config)
     runs = [find_last_run(store, name) for name in (config.name, name_labelling(config.name))]
     entries = [store.find(run.stages["dataset"].identity) for run in runs if run is not None]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property, update_wrapper, wraps
+from functools import update_wrapper, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from pmflib.cluster import clients, workers
 from pmflib.cluster.memory import ClusterMemory
@@ -25,10 +25,7 @@ from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.config.pipeline import check_target
-from pmflib_tasks.prefect_runs import is_flow_run, show_entry
-
-if TYPE_CHECKING:
-    from prefect import Task
+from pmflib_tasks.prefect_runs import is_flow_run, run_task, show_entry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,7 +91,7 @@ def note_workers(used: Iterable[ProcessUsage]) -> None:
         run.workers += used
 
 
-def is_worth_a_retry(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether a failed stage may succeed when it runs again without a change of data or options."""
     if isinstance(error, PmfError):
         return isinstance(error, UnreachableError | LostSchedulerError)
@@ -111,6 +108,8 @@ class Stage(Generic[P, R]):
         Name of the stage.
     function
         The work of the stage; its first argument is the configuration.
+    makes
+        Kind of artefact that the stage makes; empty if it makes none.
 
     Attributes
     ----------
@@ -118,46 +117,64 @@ class Stage(Generic[P, R]):
         The stage as a function that runs once.
     """
 
-    def __init__(self, name: str, function: Callable[P, R]) -> None:
+    def __init__(self, name: str, function: Callable[P, R], makes: str = "") -> None:
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             with follow_stage(name), divert_functions(), name_tasks(name):
                 return function(*args, **kwargs)
 
-        @wraps(function)
-        def retry(*args: P.args, **kwargs: P.kwargs) -> R:
-            for wait in RETRY_SECONDS:
-                try:
-                    return run(*args, **kwargs)
-                except Exception as error:
-                    if not is_worth_a_retry(error):
-                        raise
-                    send_event(Notice(mask_secrets(f"{name} runs again in {wait} s: {error}")))
-                time.sleep(wait)
-            return run(*args, **kwargs)
-
-        self.name = name
+        self.name, self.makes = name, makes
         self.fn: Callable[P, R] = run
-        self._retry: Callable[P, R] = retry
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the stage, with retries after errors that may be transient."""
-        return (self.task if is_flow_run() else self._retry)(*args, **kwargs)
+        if is_flow_run():
+            return self._run_as_task(*args, **kwargs)
+        for wait in RETRY_SECONDS:
+            try:
+                return self.fn(*args, **kwargs)
+            except Exception as error:
+                if not self._is_worth_a_retry(error):
+                    raise
+            time.sleep(wait)
+        return self.fn(*args, **kwargs)
 
-    @cached_property
-    def task(self) -> Task[P, R]:
-        """The stage as a Prefect task."""
-        from prefect import task
-        from prefect.cache_policies import NO_CACHE
+    def _is_worth_a_retry(self, error: BaseException) -> bool:
+        """Whether an error may not occur again; if so, listeners are told."""
+        if not is_transient(error):
+            return False
+        send_event(Notice(mask_secrets(f"{self.name} runs again after an error: {error}")))
+        return True
 
-        # the store's manifest decides which artefacts exist; a second cache could contradict it
-        return task(name=self.name, cache_policy=NO_CACHE, persist_result=False)(self._retry)
+    def _run_as_task(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        values = [*args, *kwargs.values()]
+        values += [
+            each for value in values if isinstance(value, Mapping) for each in value.values()
+        ]
+        config = cast(PipelineConfig, args[0])
+        return run_task(
+            self.name,
+            lambda: self.fn(*args, **kwargs),
+            pipeline=config.name,
+            makes=self.makes,
+            given=[value for value in values if isinstance(value, Reference)],
+            waits=RETRY_SECONDS,
+            is_worth_a_retry=self._is_worth_a_retry,
+        )
 
 
-def stage(name: str) -> Callable[[Callable[P, R]], Stage[P, R]]:
-    """Decorate a function, whose first argument is the configuration, as a stage of a pipeline."""
-    return lambda function: Stage(name, function)
+def stage(name: str, makes: str = "") -> Callable[[Callable[P, R]], Stage[P, R]]:
+    """Decorate a function, whose first argument is the configuration, as a stage of a pipeline.
+
+    Parameters
+    ----------
+    name
+        Name of the stage.
+    makes
+        Kind of artefact that it makes, if any.
+    """
+    return lambda function: Stage(name, function, makes)
 
 
 def open_store(config: PipelineConfig) -> Store:

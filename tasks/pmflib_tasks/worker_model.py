@@ -28,7 +28,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_wor
 VERSION = 3
 
 
-@stage(name="worker model")
+@stage(name="worker model", makes="worker-model")
 def worker_model(
     config: PipelineConfig,
     dataset: Reference,
@@ -68,7 +68,7 @@ def worker_model(
     plan = plan_passes(crowd.method, config.em.max_passes, crowd.tol, ordinal=crowd.ordinal)
     if crowd.ordinal:
         check_class_order(schema[0].levels, given=crowd.classes is not None)
-    method: dict[str, object] = {"method": crowd.method}
+    method: dict[str, object] = {"method": crowd.choice}
     most_passes = plan.count_most(with_known=known is not None)
     inputs, limits = {"dataset": dataset}, {"limits": (plan.max_passes, plan.tol)}
     if known is not None:
@@ -161,7 +161,7 @@ def _read(options: Mapping[str, Any], key: str) -> str:
 COMPARISON_VERSION = 1
 
 
-@stage(name="compare")
+@stage(name="compare", makes="comparison")
 def compare_worker_models(
     config: PipelineConfig, dataset: Reference, new: Reference, live: Reference, address: str = ""
 ) -> Reference:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.method_options import configure_method, describe_options
 from pmflib.core.methods import (
     CROWD_METHODS,
     PAIR_METHODS,
@@ -22,6 +23,15 @@ def test_tables__names_are_keys_and_functions_are_there(table):
         assert method.name == name
         assert callable(method.load())
         assert method.description
+
+
+@pytest.mark.parametrize("table", [PAIR_METHODS, SAMPLE_METHODS, CROWD_METHODS])
+def test_tables__options_have_defaults_that_their_limits_allow(table):
+    for name, method in table.items():
+        described = describe_options(method)
+        given = {option: default for option, (default, _) in described.items()}
+        assert configure_method(table, {"name": name, **given}) == configure_method(table, name)
+        assert all(text for _, text in described.values())
 
 
 def test_find_method__names_the_nearest_and_all():

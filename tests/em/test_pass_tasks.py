@@ -2,7 +2,7 @@ import pytest
 
 from pmflib.em.memory import plan_pass
 from pmflib.store import sample_blocks
-from pmflib.store.sample_blocks import BlockReference, count_groups, group_blocks
+from pmflib.store.sample_blocks import BlockReference, count_groups, group_blocks, weigh_blocks
 
 
 def test_plan_pass__ten_thousand_million_rows_on_a_thousand_threads():
@@ -12,6 +12,16 @@ def test_plan_pass__ten_thousand_million_rows_on_a_thousand_threads():
     assert plan.n_tasks < 1150
     # parameters and statistics of 24 kB each
     assert (plan.n_runs + 1 + plan.n_values_sent) * 8 * 20 * 151 < 200_000_000
+
+
+def test_plan_pass__two_million_rows_of_seven_variables_keep_24_threads_busy():
+    # two blocks in each of 14 folds for training
+    blocks = [BlockReference("", 0, 62_500, 0, 437_500, 437_500)] * 28
+    costs = [weigh_blocks(group) for group in group_blocks(blocks)]
+    plan = plan_pass(costs, 24, 35, 8)
+    assert plan.n_runs == 24
+    # workers merge the statistics of neighbours
+    assert plan.n_merges >= 1
 
 
 @pytest.mark.parametrize("n_blocks", [0, 1, 5, 64, 65, 1000, 20_000])

@@ -1,11 +1,9 @@
-from functools import partial
-
 import numpy as np
 import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import RankError
-from pmflib.solvers.pairs.mirror import fit_mirror
+from pmflib.solvers.pairs.spa import fit_spa
 
 CARDINALITIES = [3, 2, 4, 3]
 
@@ -49,11 +47,10 @@ def test_fit__opt_starts_at_random_where_spa_cannot(codes):
         pmf.fit(counts, 11, method="spa")
 
 
-def test_fit__warns_when_a_method_stops_at_its_limit(codes, monkeypatch):
+def test_fit__warns_when_a_method_stops_at_its_limit(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
-    monkeypatch.setattr("pmflib.fitting.pair_fits.fit_mirror", partial(fit_mirror, max_iter=1))
     with pytest.warns(pmf.ConvergenceWarning, match="mirror") as caught:
-        result = pmf.fit(counts, 2, method="mirror")
+        result = pmf.fit(counts, 2, method={"name": "mirror", "max_iter": 1})
     assert not result.converged
     assert caught[0].filename == __file__
 
@@ -84,3 +81,61 @@ def test_fit__refuses_ranks_and_methods_that_are_none(codes):
         pmf.fit(counts, 0)
     with pytest.raises(pmf.PmfError, match="method"):
         pmf.fit(counts, 1, method="sap")
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [
+        ({"name": "spa", "splits": "first"}, "splits"),
+        ({"name": "spa", "split": "last"}, "split"),
+        ({"name": "opt", "tol": -1.0}, "tol"),
+        ({"name": "opt", "tol": float("nan")}, "tol"),
+        ({"name": "opt", "max_iter": 2.5}, "max_iter"),
+        ({"name": "opt", "max_iter": True}, "max_iter"),
+        ({"name": "symnmf", "shift_decay": 1.5}, "shift_decay"),
+        ({"name": "spa", "split": "first", "n_first": 4}, "n_first"),
+        ({"name": "random", "tol": 1e-3}, "tol"),
+        ({"split": "first"}, "name"),
+    ],
+)
+def test_fit__refuses_options_that_a_method_does_not_have(codes, method, argument):
+    counts = pmf.count_pairs(codes, CARDINALITIES)
+    with pytest.raises(pmf.PmfError, match=argument):
+        pmf.fit(counts, 2, method=method)
+
+
+def test_fit__split_of_the_variables_is_an_option(codes):
+    counts = pmf.count_pairs(codes, CARDINALITIES)
+    marginals = pmf.Marginals.from_counts(counts)
+    given = np.array([True, True, True, False])
+    expected = fit_spa(marginals.pairs, marginals.offsets, marginals.observed, rank=2, split=given)
+    found = pmf.fit(counts, 2, method={"name": "spa", "split": "first", "n_first": 3})
+    np.testing.assert_array_equal(found.model.factors, expected.factors)
+
+
+def test_fit__pairs_of_little_support_are_unobserved(codes):
+    # two of three thousand samples have both of the first two variables
+    thinned = codes.copy()
+    thinned[2:, 0] = -1
+    counts = pmf.count_pairs(thinned, CARDINALITIES)
+    few = pmf.fit(counts, 2, method={"name": "opt", "min_support": 3})
+    singles = np.bincount(thinned[:2, 0], minlength=3) / 2
+    np.testing.assert_allclose(few.model.factor(0), singles[:, None] * [1, 1])
+    zero = pmf.fit(counts, 2, method={"name": "spa", "min_support": 3, "unobserved": "zero"})
+    assert "unobserved pairs taken as zero: 3" in zero.notes
+
+
+def test_fit__least_squares_of_pairs_lower_that_loss(codes):
+    counts = pmf.count_pairs(codes, CARDINALITIES)
+    squares = pmf.fit(counts, 2, method={"name": "opt", "loss": "squares"})
+    divergence = pmf.fit(counts, 2, method="opt")
+    pairs = pmf.Marginals.from_counts(counts).pairs
+
+    def distance(model):
+        sizes = np.repeat(range(4), CARDINALITIES)
+        gap = (model.factors * model.prior) @ model.factors.T - pairs
+        return (gap[sizes[:, None] != sizes] ** 2).sum()
+
+    assert distance(squares.model) <= distance(divergence.model)
+    assert np.all(np.diff(squares.loss_history) <= 0)
+    assert squares.loss_history[-1] == pytest.approx(distance(squares.model) / 24, rel=1e-6)

@@ -5,8 +5,11 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from prefect import get_client
@@ -26,8 +29,12 @@ from pmflib.store.run_records import list_records
 from pmflib_flows import etl as flows_etl
 from pmflib_flows.crowd import crowd_flow
 from pmflib_flows.etl import etl, fit_flow, ingest_flow, marginals_flow
+from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.scheduled_runs import name_scheduled_runs
 from pmflib_flows.score import score_flow
+from pmflib_tasks.config import PipelineConfig, load_config
+from pmflib_tasks.prefect_runs import find_flow_run_id
+from pmflib_tasks.stage import stage
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.prefect_server import serve_prefect, wait_until
 
@@ -226,6 +233,63 @@ def test_flow__every_stage_is_a_task(ran):
     stages = {"ingest", "count", "fit", "refine", "evaluate", "publish"}
     assert {task.name.split("-")[0] for task in tasks} >= stages
     assert {task.run_count for task in tasks} == {1}
+
+
+@pytest.mark.parametrize(("error", "tries"), [(ConnectionError, 2), (ConfigError, 1)])
+def test_stage__prefect_retries_what_may_succeed(home, api, monkeypatch, error, tries):
+    monkeypatch.setattr("pmflib_tasks.stage.RETRY_SECONDS", (0, 0))
+    runs = []
+
+    @stage(name="flaky")
+    def flaky(config: PipelineConfig) -> int:
+        runs.append(find_flow_run_id())
+        if len(runs) < tries or tries == 1:
+            raise error("no answer")
+        return len(runs)
+
+    @pipeline_flow(name="flaky")
+    def flow(config: str) -> int:
+        return flaky(load_config(config))
+
+    with nullcontext() if tries > 1 else pytest.raises(error):
+        assert flow(str(home / "nightly.toml")) == tries
+    assert len(runs) == tries
+    only = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(runs[0])]))
+    with get_client(sync_client=True) as client:
+        (task,) = wait_until(lambda: client.read_task_runs(flow_run_filter=only))
+    assert task.name.startswith("flaky")
+
+
+def test_flow__each_dependency_is_one_edge(ran, api):
+    _, run, *_ = ran
+    with urllib.request.urlopen(f"{api}/flow_runs/{run.id}/graph-v2") as answer:
+        nodes = [node for _, node in json.load(answer)["nodes"]]
+    parents = {node["label"].rsplit("-", 1)[0]: node["parents"] for node in nodes}
+    names = {node["id"]: node["label"].rsplit("-", 1)[0] for node in nodes}
+    found = {stage: [names[each["id"]] for each in given] for stage, given in parents.items()}
+    # what another parent was made from is no parent of its own
+    assert found["count"] == ["ingest"]
+    assert found["refine"] == ["fit"]
+    assert sorted(found["publish"]) == ["evaluate", "quality"]
+
+
+def test_assets__have_their_lineage(ran, api):
+    def read_events():
+        wanted = {"filter": {"event": {"prefix": ["prefect.asset.materialization"]}}}
+        asked = urllib.request.Request(
+            f"{api}/events/filter",
+            json.dumps(wanted).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(asked) as answer:
+            events = json.load(answer)["events"]
+        made = {each["resource"]["prefect.resource.id"].rpartition("/")[2]: each for each in events}
+        return made if {"dataset", "counts", "model", "scores"} <= made.keys() else None
+
+    made = wait_until(read_events)
+    of = [each["prefect.resource.id"].rpartition("/")[2] for each in made["model"]["related"]]
+    assert {"dataset", "counts", "start"} <= {*of}
+    assert len(made["model"]["payload"]["digest"]) == 24
 
 
 def test_name_scheduled_runs__after_deployment_pipeline_and_time(api, home):

@@ -6,7 +6,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.core.json_files import MAX_DEPTH, read_json
+from pmflib.core.json_files import MAX_DEPTH, MOST_VALUES, read_json
 from pmflib_tasks.config import load_config
 
 
@@ -19,10 +19,11 @@ from pmflib_tasks.config import load_config
         '"\\ud800"',
         '{"\\udfff": 1}',
         "9" * 10_000,
+        "[" + "[]," * (MOST_VALUES // 2) + "1]",
         "{",
         "",
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_read_json__refused(text, tmp_path):
     (tmp_path / "a.json").write_text(text)

@@ -11,6 +11,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from pmflib.core.errors import SourceError, UnreachableError
+from pmflib.ingest import sources
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import digest_source, find_sources, open_source
@@ -129,6 +130,31 @@ def test_open_source__unpacks_by_name_and_digests_what_is_stored(tmp_path, suffi
     with open_source(source) as stream:
         assert stream.read() == content
     assert digest_source(source) == hashlib.sha256(packed).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+    ],
+)
+def test_read_rows__file_that_expands_beyond_measure(tmp_path, monkeypatch, suffix, pack):
+    rows = b"a,b\n" + b"1,2\n" * 100_000
+    path = tmp_path / f"x.csv{suffix}"
+    path.write_bytes(pack(rows))
+    config = SourceOptions.model_validate({"path": str(path), "layout": "wide"})
+    found = find_sources(str(path))
+    monkeypatch.setattr(sources, "FREE_BYTES", len(rows))
+    assert sum(raw.batch.num_rows for raw in read_rows(found[0], config, ["a"])) == 100_000
+    monkeypatch.setattr(sources, "FREE_BYTES", len(rows) - 1)
+    monkeypatch.setattr(sources, "MOST_EXPANSION", len(rows) // path.stat().st_size + 1)
+    assert sum(raw.batch.num_rows for raw in read_rows(found[0], config, ["a"])) == 100_000
+    monkeypatch.setattr(sources, "MOST_EXPANSION", len(rows) // path.stat().st_size - 1)
+    with pytest.raises(SourceError, match=rf"x\.csv{suffix}: .* smaller files"):
+        list(read_rows(found[0], config, ["a"]))
 
 
 def test_open_source__file_that_vanished(tmp_path):

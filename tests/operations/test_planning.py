@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from pmflib.cluster import workers
 from pmflib.cluster.memory import ClusterMemory, WorkerMemory
+from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import ConfigError, MemoryPlanError
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.schema import Schema
@@ -64,6 +66,30 @@ def test_plan_run__times_are_those_of_the_run_that_did_all_in_proportion_to_rows
     copy = (pipeline.log / "a.csv").read_text().replace("u", "x").replace("xser", "user")
     (pipeline.log / "b.csv").write_text(copy)
     assert plan_run(pipeline.config, LARGE).rows == pytest.approx(2 * rows, rel=0.01)
+
+
+def test_plan__a_small_run_works_in_one_thread_unless_workers_are_asked_for(pipeline):
+    first = pipeline.run()
+    assert first["where"].startswith("one thread")
+    small = json.loads(run_plan(pipeline.path, "--json").output)
+    assert (small["threads"], small["where"]) == (1, first["where"])
+    assert {stage["tasks"] for stage in small["stages"]} == {None}
+    with pytest.MonkeyPatch.context() as patch:
+        started = []
+
+        def start(cluster):
+            started.append(cluster)
+            return start_workers(cluster)
+
+        patch.setattr(workers, "start_workers", start)
+        pipeline.configure(cluster={"always": True}, em={"max_passes": 7})
+        always = pipeline.run()
+    assert len(started) == 1
+    assert "Dask workers" in always["where"]
+    planned = json.loads(run_plan(pipeline.path, "--json").output)
+    assert planned["where"] == always["where"]
+    tasks = {stage["stage"]: stage["tasks"] for stage in planned["stages"]}
+    assert (tasks["count"], tasks["refine"]) == (8, 1)
 
 
 def test_plan__before_the_first_run(pipeline):

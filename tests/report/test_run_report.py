@@ -119,12 +119,16 @@ def test_summarise_run__probabilities_of_pairs_that_depart_are_not_believed(seco
 
 
 def test_write_summary__what_comes_from_data_is_text(second):
-    record = replace(second.record, outcome="failed", reason="<img src=x> & `[code](x)`")
+    record = replace(
+        second.record, outcome="failed", reason="<img src=x> & `[code](x)` https://x.y www.x.y"
+    )
     text = write_summary(replace(second, record=record), "s3://bucket/reports/000002.html")
     assert "000002.html" in text
     escaped, bare = set(re.findall(r"\\(.)", text)), re.sub(r"\\.", "", text)
     assert {"<", ">", "&"} <= escaped
     assert not set("<>`[]_#&") & set(bare)
+    # an address alone would become a link
+    assert "https:\\//x.y www\\.x.y" in text
 
 
 def test_summarise_run__wide_schemas_are_not_compared(store, second, monkeypatch):

@@ -1,5 +1,6 @@
 """Copies of stores: what is in them, what stops them, and what they may not bring back."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -9,9 +10,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from pmflib.core.errors import ConfigError, StoreError
-from pmflib.store.artefacts import Store
+from pmflib.store.artefacts import NO_KINDS, Entry, Reference, Store, identify
 from pmflib.store.collection import collect
-from pmflib.store.copying import EVENTS, copy_store
+from pmflib.store.copying import EVENTS, MOST_BYTES, copy_store
 from pmflib.store.erasures import (
     Erasure,
     Replacement,
@@ -214,6 +215,74 @@ def test_copy_store__list_of_digests_that_leads_outside(source, target, tmp_path
     with pytest.raises(StoreError, match="model/"):
         copy_store(source, target)
     assert not list(tmp_path.glob("target/**/secret"))
+
+
+def put_link(path, secret):
+    path.symlink_to(secret)
+
+
+def put_linked_folder(path, secret):
+    path.parent.rmdir()
+    path.parent.symlink_to(secret.parent)
+
+
+def put_pipe(path, secret):
+    os.mkfifo(path)
+
+
+def put_large(path, secret):
+    with path.open("wb") as stream:
+        stream.truncate(MOST_BYTES + 1)
+
+
+@pytest.mark.parametrize("put", [put_link, put_linked_folder, put_pipe, put_large])
+@pytest.mark.parametrize(
+    "name", ["exports/x", "lineage/events.jsonl", "reports/p/000001.html", "manifest/a.json"]
+)
+def test_copy_store__only_files_of_the_store_are_read(source, target, tmp_path, put, name):
+    (tmp_path / "elsewhere").mkdir()
+    secret = tmp_path / "elsewhere" / "secret"
+    secret.write_text("secret")
+    path = source.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    put(path, secret)
+    with pytest.raises(StoreError, match="ask whoever made the store"):
+        copy_store(source, target)
+    assert list_content(target) == {}
+
+
+def plant(source, kind, files, contents):
+    """An entry for files that are listed as given, whatever there is."""
+    digests = {name: hashlib.sha256(b"1").hexdigest() for name in files}
+    digest = digest_list(digests)
+    identity = identify(kind, {}, {}, 1)
+    entry = Entry(Reference(kind, identity, digest), {}, {}, 1)
+    (source.root / "manifest" / f"{identity}.json").write_bytes(seal(asdict(entry)))
+    folder = source.root / kind / digest[:24]
+    folder.mkdir(parents=True)
+    (folder / LIST_FILE).write_text(json.dumps(digests))
+    for name in contents:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"1")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [["a/b", "a"], ["a\0b"], ["a" * 300], ["/".join("a" * 3000)], ["./a"], ["a//b"], ["/a"], [""]],
+)
+def test_copy_store__names_that_no_file_can_have(source, target, files):
+    plant(source, "model", files, files[:1] if len(files) > 1 else [])
+    with pytest.raises(StoreError, match="model/"):
+        copy_store(source, target)
+    assert list_content(target) == {}
+
+
+@pytest.mark.parametrize("kind", sorted(NO_KINDS))
+def test_copy_store__artefact_in_a_folder_that_holds_none(source, target, kind):
+    plant(source, kind, ["a"], ["a"])
+    with pytest.raises(StoreError, match="kind"):
+        copy_store(source, target)
+    assert list_content(target) == {}
 
 
 @pytest.mark.parametrize("what", ["folder", "entry", "input"])

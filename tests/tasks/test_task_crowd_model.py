@@ -101,6 +101,19 @@ def test_crowd_model__of_pairs_alone_is_that_in_memory_to_the_same_bits(
     assert (summary["em"], summary["passes"], summary["converged"]) == (False, 0, True)
 
 
+def test_crowd_model__of_two_named_workers_is_that_in_memory(crowd, log, workers):
+    names = ["w00", "w01"]
+    options = {"annotators": names, "rotation": "shifted"}
+    crowd_options = {"method": "designated", "method_options": options, "em": False}
+    config = crowd.model_copy(update={"crowd": make_crowd(crowd_options)})
+    found = run(config, workers)["labels"]
+    method = {"name": "designated", **options, "annotators": [0, 1]}
+    expected = pmf.crowd.aggregate(log, method, em=False)
+    np.testing.assert_array_equal(read_confusion(config, found), expected.confusion)
+    other = run(choose(crowd, "designated", em=False), workers)["labels"]
+    assert not np.array_equal(read_confusion(config, found), read_confusion(config, other))
+
+
 @pytest.mark.parametrize("method", ["robust", "designated"])
 def test_crowd_model__judged_by_passes_is_that_in_memory(crowd, log, workers, method):
     # sums over tasks are made in the order of the blocks here and there: the last bits differ

@@ -124,6 +124,10 @@ def crowd(
             help="Tasks have several labels: one row per tag given by a worker. Runs once, without a pipeline.",
         ),
     ] = False,
+    split: Annotated[
+        str | None,
+        typer.Option(help="With --tags: sign between several tags in a cell, such as ';'."),
+    ] = None,
     accept_quality: Annotated[
         bool,
         typer.Option(
@@ -149,8 +153,12 @@ def crowd(
         if accept_quality:
             raise ConfigError("--tags has no guards, and no use for --accept-quality; leave it out")
         source = {"layout": "long", **COLUMNS, **_take(given, "source")}
-        label_tags(given, source, output, OPTIONS, as_json)
+        label_tags(given, source, output, OPTIONS, as_json, split)
         return
+    if split is not None:
+        raise ConfigError(
+            f"--split is {split!r} without --tags; add --tags for tasks of several labels"
+        )
     from pmflib.store.table_files import SUFFIXES
 
     folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output

@@ -29,6 +29,7 @@ def label_tags(
     output: Path,
     options: Mapping[str, str],
     as_json: bool,
+    split: str | None = None,
 ) -> None:
     """Estimate the tags of tasks tagged by many workers.
 
@@ -44,6 +45,8 @@ def label_tags(
         Names of the options on the command line.
     as_json
         Whether to print facts as JSON.
+    split
+        Sign between several tags in a cell, if there may be several.
 
     Raises
     ------
@@ -73,7 +76,7 @@ def label_tags(
     sources = find_sources(source.path, source.suffixes)
     source, _ = sniff_source(sources, source, {*source_options, "columns", "decimal"})
     with progress_shown(as_json):
-        log = read_tag_files(sources, source, given.get("crowd.classes"))
+        log = read_tag_files(sources, source, given.get("crowd.classes"), split)
         found = aggregate_tags(log, rng=given.get("seed", 0))
     write_tags(found, output)
     facts = {

@@ -12,9 +12,10 @@ from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_j
 from pmflib_flows.exit_codes import EXIT_CODES
 
 if TYPE_CHECKING:
+    from pmflib_tasks.config import PipelineConfig
     from pmflib_tasks.operations.planning import RunPlan
 
-COLUMNS = ("stage", "memory of a worker", "of the client", "time", "by run")
+COLUMNS = ("stage", "tasks", "memory of a worker", "of the client", "time", "by run")
 
 
 def plan(
@@ -42,26 +43,53 @@ def plan(
         int | None,
         typer.Option(min=1, help="Number of EM passes.", show_default="as in earlier runs"),
     ] = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            help="Error of answers, such as .02: print the number of samples that it takes, by the live model."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate memory and time of the stages of a run; exit code 5 if a stage does not fit in memory.
 
     Nothing is run. Memory is computed as in a run; times are those of earlier runs, scaled to the number of rows.
     """
+    if accuracy is not None:
+        show_accuracy(load_pipeline(config), accuracy, as_json=as_json)
+        return
+    from pmflib.cluster.workers import share_workers
     from pmflib_tasks.operations.planning import PlannedWorkers, plan_run
+    from pmflib_tasks.small_runs import describe_place, is_small
 
     pipeline = load_pipeline(config)
+    alone = is_small(pipeline) and not memory
     if memory:
         there = PlannedWorkers.assume(workers, threads, read_size("--memory", memory))
     elif workers > 1 or threads > 1:
         raise ConfigError("--workers and --threads are of workers that are assumed; give --memory")
     else:
-        there = PlannedWorkers.find(pipeline)
+        with share_workers(pipeline.cluster, alone=alone):
+            there = PlannedWorkers.find(pipeline)
     n_rows = None if rows is None else round(rows)
     found = plan_run(pipeline, there, rows=n_rows, rank=rank, passes=passes)
-    show_plan(found, as_json=as_json)
+    show_plan(found, "" if memory else describe_place(pipeline, alone=alone), as_json=as_json)
     if found.refusals:
         raise typer.Exit(EXIT_CODES[MemoryPlanError])
+
+
+def show_accuracy(config: PipelineConfig, accuracy: float, *, as_json: bool) -> None:
+    """Print the number of samples for an error of answers, and the error of those of the live model."""
+    from pmflib_tasks.operations.accuracy import plan_accuracy
+
+    found, n_samples = plan_accuracy(config, accuracy)
+    error = found.find_error(n_samples)
+    if as_json:
+        print_json(
+            {"samples": found.n_rows, "accuracy": accuracy, "now": n_samples, "error": error}
+        )
+        return
+    out.print(f"{found}; the {n_samples:,} of the live model leave {error:.3g}")
 
 
 def read_size(name: str, text: str) -> int:
@@ -83,8 +111,8 @@ def read_size(name: str, text: str) -> int:
     return size
 
 
-def show_plan(found: RunPlan, *, as_json: bool) -> None:
-    """Print a plan."""
+def show_plan(found: RunPlan, where: str, *, as_json: bool) -> None:
+    """Print a plan, and where a run would work; empty if its workers are assumed."""
     from pmflib.cluster.memory import format_bytes
     from pmflib.display.summary import format_seconds
     from pmflib_flows.tables import make_table
@@ -96,6 +124,7 @@ def show_plan(found: RunPlan, *, as_json: bool) -> None:
             {
                 "stages": [asdict(stage) for stage in found.stages],
                 "rows": found.rows,
+                "where": where,
                 "threads": there.n_threads,
                 "worker_memory": worker.spare,
                 "client_memory": there.memory.client,
@@ -110,6 +139,7 @@ def show_plan(found: RunPlan, *, as_json: bool) -> None:
     table = [
         (
             stage.stage,
+            "" if stage.tasks is None else f"{stage.tasks:,}",
             "" if stage.worker_bytes is None else format_bytes(stage.worker_bytes),
             "" if stage.client_bytes is None else format_bytes(stage.client_bytes),
             "" if stage.seconds is None else format_seconds(stage.seconds),
@@ -125,7 +155,8 @@ def show_plan(found: RunPlan, *, as_json: bool) -> None:
     else:
         room += f", and {format_bytes(there.memory.client)} in the client"
     fits = "does not fit" if found.refusals else "fits"
-    for line in (f"{fits}: {room}", *found.refusals, *found.notes):
+    place = [f"stages run in {where}"] if where else []
+    for line in (*place, f"{fits}: {room}", *found.refusals, *found.notes):
         out.print(line)
     if found.seconds is not None:
         out.print(f"in all: {format_seconds(found.seconds)}, as if all were done from scratch")

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pmflib.cluster.memory import MemoryPlan
+from pmflib.core.method_options import MethodChoice, configure_method
+from pmflib.core.methods import CROWD_METHODS
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass
@@ -68,7 +70,7 @@ def write_pairs(
 def write_crowd_model(
     labels: StoredLabels,
     pairs: Path,
-    method: str,
+    method: MethodChoice,
     *,
     seed: int,
     folder: Path,
@@ -105,7 +107,8 @@ def write_crowd_model(
     """
     counts = WorkerPairCounts.load(pairs / PAIRS)
     sizes = labels.n_workers, labels.n_classes
-    needed = plan_pair_method(method, counts.n_pairs, *sizes)
+    chosen, _ = configure_method(CROWD_METHODS, method)
+    needed = plan_pair_method(chosen.name, counts.n_pairs, *sizes)
 
     def plan_worker(n_threads: int) -> MemoryPlan:
         return needed.add(labels.plan_passes(n_threads=n_threads))
@@ -124,9 +127,11 @@ def write_crowd_model(
     # the counts take as many bytes as the marginals
     del counts
     rng = np.random.default_rng(seed)
-    model = fit_worker_pairs(marginals, n_labels, method, score=score, rng=rng)
+    model = fit_worker_pairs(
+        marginals, n_labels, method, score=score, rng=rng, workers=labels.workers
+    )
     save_crowd_model(folder / CROWD_MODEL, model, rng)
-    return {"method": method, "pairs": n_pairs, "prior": model.prior.tolist()}
+    return {"method": chosen.name, "pairs": n_pairs, "prior": model.prior.tolist()}
 
 
 def fit_stored_labels(

@@ -28,7 +28,10 @@ MODEL = "model"
 
 
 def read_tag_files(
-    sources: Sequence[Source], config: SourceOptions, tags: Sequence[str] | None
+    sources: Sequence[Source],
+    config: SourceOptions,
+    tags: Sequence[str] | None,
+    split: str | None = None,
 ) -> TagLog:
     """Read a log of tags from files, in memory.
 
@@ -40,6 +43,8 @@ def read_tag_files(
         How files are read, including the columns of the task, the worker and the tag.
     tags
         All possible tags; None uses all tags in the files.
+    split
+        Sign between several tags in a cell, if there may be several.
 
     Raises
     ------
@@ -61,7 +66,7 @@ def read_tag_files(
     table = pa.table(
         {name: pa.chunked_array(part, pa.string()) for name, part in zip(names, parts, strict=True)}
     )
-    return read_tags(table, tags=tags)
+    return read_tags(table, tags=tags, split=split)
 
 
 def write_tags(found: TagAggregation, folder: Path) -> None:

@@ -33,7 +33,7 @@ from pmflib.ingest.dataset.quarantine import (
 from pmflib.ingest.dataset.sample_weights import assign_unit_folds, find_decimals
 from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, Spill, find_levels
 from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.schema import Schema
+from pmflib.schema import MISSING, Schema
 from pmflib.store.sample_writer import SampleWriter
 
 
@@ -103,7 +103,7 @@ def assemble_samples(
     if source_config.layout == "long":
         drawn, others, fitting = _settle_draws(rows, rank, policy)
         kept, lost, winners, keys = _choose_answers(rows, rank, schema, policy, fitting)
-        block = _join_answers(rows, rank, kept, drawn, len(identifiers))
+        block = _fill_absent(_join_answers(rows, rank, kept, drawn, len(identifiers)), schema)
     else:
         kept, lost, winners, keys = _choose(np.arange(rank.size), [rank], policy)
         block = DenseBlock(rows.values[kept], None if rows.weights is None else rows.weights[kept])
@@ -270,6 +270,17 @@ def _join_answers(
     np.cumsum(np.bincount(rank[kept], minlength=n_samples), out=indptr[1:])
     weights = None if rows.weights is None else rows.weights[drawn]
     return SparseBlock(indptr, rows.values[kept].astype(np.int32), weights)
+
+
+def _fill_absent(block: SparseBlock, schema: Schema) -> Block:
+    """Give variables without a row of the sample the level that is said for them, if any."""
+    levels = [MISSING if each.absent is None else each.levels.index(each.absent) for each in schema]
+    if max(levels) == MISSING:
+        return block
+    codes = block.to_codes(schema.offsets)
+    return DenseBlock(
+        np.where(codes == MISSING, np.array(levels, codes.dtype), codes), block.weights
+    )
 
 
 @dataclass(frozen=True)

@@ -180,11 +180,10 @@ class Screen:
         shown = "it" if names else repr(broken.value[:200])
         if broken.variable is not None:
             if self._policy.on_unknown_level == "error":
-                levels = broken.variable.levels
-                listed = list(levels[:12]) + (["..."] if len(levels) > 12 else [])
+                known = broken.variable.list_known()
                 raise SchemaError(
-                    f"{where}: {shown} is no level of {broken.variable.name!r}; levels are {listed}. Correct the file, "
-                    "add the level to the schema, or set schema.on_unknown_level to 'quarantine' or 'missing'"
+                    f"{where}: {shown} is no level of {broken.variable.name!r}; {known}. Correct the file, add the "
+                    "level to the schema, or set schema.on_unknown_level to 'quarantine' or 'missing'"
                 )
         elif self._policy.on_malformed == "error":
             error = SchemaError if broken.reason == "unknown_variable" else SourceError

@@ -202,7 +202,7 @@ class _EncodedRows:
 def _list_columns(schema: Schema, config: SourceOptions) -> list[str]:
     """Columns to read: variables, the identifier, and the sampling design."""
     named = [] if config.sample is None else [config.sample]
-    return list(dict.fromkeys([*schema.names, *named, *list_design_columns(config)]))
+    return list(dict.fromkeys([*schema.columns, *named, *list_design_columns(config)]))
 
 
 def _encode_rows(
@@ -217,7 +217,7 @@ def _encode_rows(
 ) -> Iterator[_EncodedRows]:
     """Encode a file batch by batch; the screen receives rows that do not fit."""
     columns, decimals = _list_columns(schema, config), find_decimals(schema, config)
-    coded = [name for name in schema.names if name != config.sample]
+    coded = [name for name in schema.columns if name != config.sample]
     for raw in read_rows(source, config, columns, on_rows=on_rows, chunk=chunk, coded=coded):
         identifiers = None
         if config.sample is not None:
@@ -265,8 +265,9 @@ def list_ignored(
     if config.layout != "wide":
         raise ConfigError(f"source.layout is {config.layout!r}; encoding rows needs 'wide'")
     header = read_columns(source, config)
-    for name in schema.names:
-        if name not in header and name not in optional:
+    for variable in schema:
+        name = variable.column
+        if name not in header and variable.name not in optional:
             close = list_near(name, header)
             raise SchemaError(
                 f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
@@ -274,12 +275,12 @@ def list_ignored(
                 + (f"; did you mean {close}?" if close else ".")
                 + " Rename the column or the variable, or take the variable out of the schema"
             )
-    used = {*schema.names, config.sample, *list_design_columns(config)}
+    used = {*schema.columns, config.sample, *list_design_columns(config)}
     return [name for name in header if name not in used]
 
 
 class WideEncoder:
-    """Encodes batches of rows whose first columns are the schema's variables; several threads may share it.
+    """Encodes batches of rows whose first columns are those of the schema; several threads may share it.
 
     Parameters
     ----------
@@ -293,6 +294,8 @@ class WideEncoder:
 
     def __init__(self, schema: Schema, policy: SchemaOptions, lenient: Sequence[str] = ()) -> None:
         self._schema = schema
+        # parts of a column share it
+        self._places = [schema.columns.index(variable.column) for variable in schema]
         self._lenient = schema.names if policy.on_unknown_level == "missing" else lenient
 
     def encode(
@@ -320,24 +323,28 @@ class WideEncoder:
         variables = self._schema.variables
         codes = np.empty((raw.batch.num_rows, len(variables)), self._schema.code_dtype)
         unknown: list[tuple[int, npt.NDArray[np.intp]]] = []
-        for index, variable in enumerate(variables):
-            column = variable.encode_column(raw.batch.column(index))
+        for index, (variable, place) in enumerate(zip(variables, self._places, strict=True)):
+            column = variable.encode_column(raw.batch.column(place))
             if column.size and column.min() < MISSING:
-                decisions.mark(column == UNDECODABLE, "undecodable", index)
+                decisions.mark(column == UNDECODABLE, "undecodable", place)
                 if variable.name in self._lenient:
                     unknown.append((index, np.flatnonzero(column == UNKNOWN)))
                 else:
-                    decisions.mark(column == UNKNOWN, "unknown_level", index)
+                    decisions.mark(column == UNKNOWN, "unknown_level", place)
                 column = np.maximum(column, MISSING)
             codes[:, index] = column
-        kept = screen.sift(raw, decisions, lambda row, column: variables[column])
+        kept = screen.sift(
+            raw, decisions, lambda row, column: variables[self._places.index(column)]
+        )
         made_missing = {index: rows[decisions.fits[rows]] for index, rows in unknown}
         names = self._schema.names
         screen.count_cells({names[index]: rows.size for index, rows in made_missing.items()})
         if on_unknown is not None:
             for index, rows in made_missing.items():
                 if rows.size:
-                    on_unknown(names[index], raw.batch.column(index).take(pa.array(rows)))
+                    on_unknown(
+                        names[index], raw.batch.column(self._places[index]).take(pa.array(rows))
+                    )
         return kept, codes if kept.size == len(codes) else codes[kept]
 
     def count_levels(self, codes: IntArray) -> IntArray:

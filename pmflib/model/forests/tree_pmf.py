@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -113,6 +113,14 @@ class TreePMF(JointPMF, dependence="tree"):
     def n_parameters(self) -> int:
         """Number of free parameters: rank - 1 for the prior, and for each row of the tables its entries minus one."""
         return self.rank - 1 + self.forest.n_entries - len(self.forest.rows)
+
+    def _take_states(self, order: IntArray) -> Self:
+        tables = np.split(self.tables, self.forest.starts[1:, 0])
+        return replace(
+            super()._take_states(order),
+            forest=Forest(self.forest.parents[order], self.forest.offsets),
+            tables=np.concatenate([tables[state] for state in order]),
+        )
 
     def edges(self) -> list[tuple[str, str, float]]:
         """Return the pairs of variables joined by an edge, and the share of all samples in states with that edge.

@@ -209,11 +209,11 @@ def _count_peaks(values: IntArray, weights: FloatArray) -> float:
 SIGNS = (";", "|", ",", "/", "+")
 """Signs between several answers in a cell."""
 MOST_ANSWERS = 64
-"""Largest number of different answers in cells with several."""
+"""Largest number of different answers in cells with several that are recognised."""
 
 
-def find_several(counts: Mapping[str, int]) -> str:
-    """Describe cells with several answers, such as "a;c;h"; "" if cells have one.
+def find_several(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Find the sign in cells with several answers, such as "a;c;h", and describe them; both "" if cells have one.
 
     Notes
     -----
@@ -232,10 +232,10 @@ def find_several(counts: Mapping[str, int]) -> str:
         ):
             shown = list_some([repr(piece) for piece in sorted(times)], 8)
             return (
-                f"several answers in a cell, {len(times)} of them ({shown}) between {sign!r}; write a column of yes "
-                "and no for each, as pandas.Series.str.get_dummies does"
+                sign,
+                f"several answers in a cell, {len(times)} of them ({shown}) between {sign!r}",
             )
-    return ""
+    return "", ""
 
 
 LEAST_SHARE = 0.95

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, count
 from typing import Literal
 
 import numpy as np
 
+from pmflib.core.errors import SchemaError
 from pmflib.schema.drafting.column_meaning import (
     Numbers,
     Times,
@@ -23,9 +24,19 @@ from pmflib.schema.drafting.column_meaning import (
 from pmflib.schema.drafting.level_order import LevelOrder, find_level_order, natural_key
 from pmflib.schema.drafting.missing_codes import HIGH_CODES, CodeProposal
 from pmflib.schema.drafting.value_counts import ValueCounts, find_strays, make_bins
-from pmflib.schema.variable import DEFAULT_MISSING, Role, Variable, as_text, read_number
+from pmflib.schema.variable import (
+    DEFAULT_MISSING,
+    UNKNOWN,
+    Role,
+    Variable,
+    as_text,
+    read_number,
+)
 
-ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
+ONE_LEVEL = (
+    "only one value was seen: add the levels that others may give, take the variable out, or, where empty means no, "
+    "name that level (pmf infer --absent no)"
+)
 """Note on variables with a single observed value."""
 COVERAGE = 0.9
 """Share of values that the kept levels of a column with very many must cover."""
@@ -64,6 +75,8 @@ class Remedies:
         How to declare a missing code, ``{text}``.
     keep_codes
         How to declare that a column has no missing codes of its own.
+    split
+        How to make a variable of each answer in the cells of ``{column}``, between which ``{sign}`` stands.
     """
 
     keep_identifier: str
@@ -74,6 +87,7 @@ class Remedies:
     make_ordinal: str
     name_missing: str
     keep_codes: str
+    split: str
 
 
 CHANGE = "pmf schema set schema.json COLUMN"
@@ -87,6 +101,7 @@ COMMANDS = Remedies(
     "if they are numbers: --role ordinal",
     f"{CHANGE} --missing {{text}}",
     f"to refuse: {CHANGE} --missing none",
+    "for a variable of no and yes for each: pmf infer --split '{column}={sign}'",
 )
 """Remedies for drafts of the command line."""
 _MAKE = "pmflib.Variable(name, levels)"
@@ -99,6 +114,7 @@ PYTHON = Remedies(
     "if they are numbers, give the Variable values",
     "name it in missing=",
     "to refuse, put it into the levels of a Variable",
+    "for a variable of no and yes for each: pmflib.Schema.infer(table, split={{{column!r}: {sign!r}}})",
 )
 """Remedies for drafts in Python."""
 WEIGHT_NOTE = "left out: a weight of samples"
@@ -157,6 +173,28 @@ class Proposal:
     share_missing: float
     codes: tuple[CodeProposal, ...] = ()
     strays: Mapping[str, int] = field(default_factory=dict)
+
+
+def give_absent(proposal: Proposal, absent: str | None) -> Proposal:
+    """Make the empty cells of a column of one value a level, which comes first; other proposals are kept.
+
+    Raises
+    ------
+    SchemaError
+        If the level is the value itself.
+    """
+    variable = proposal.variable
+    if absent is None or variable is None or variable.cardinality != 1:
+        return proposal
+    if variable.encode_value(absent) != UNKNOWN:
+        raise SchemaError(
+            f"absent is {absent!r}, which means something else in {variable.name!r}, of the value "
+            f"{variable.levels[0]!r}; give another text, such as 'no'"
+        )
+    levels = (absent, *variable.levels)
+    made = replace(variable, levels=levels, values=None, edges=None, absent=absent)
+    why = f"{variable.levels[0]!r}, or nothing, which is {absent!r}"
+    return replace(proposal, variable=made, role=made.role, note="", why=why)
 
 
 def propose_variable(
@@ -404,14 +442,19 @@ class _Draft:
             return f"ordinal: {why}"
         if self.numbers:
             return f"nominal: {why}; {self.remedies.make_ordinal}"
-        if found := find_several(self.seen):
-            return f"nominal: {found}"
+        if several := self._note_several():
+            return f"nominal: {several}"
         note = "nominal: " + why
         if odd := sorted(text for text in self.seen if read_number(text) is not None):
             note += f"; some levels read as numbers ({odd[0]!r}): a missing code among them?"
         elif len(variable.levels) > 2:
             note += "; put the levels in order and give values if they have one"
         return note
+
+    def _note_several(self) -> str:
+        """Describe cells with several answers, and say how to split them; "" if cells have one."""
+        sign, found = find_several(self.seen)
+        return found and f"{found}; {self.remedies.split.format(column=self.name, sign=sign)}"
 
     def _name_rest(self) -> str:
         """Name for the level of all other texts that the column does not contain."""
@@ -459,8 +502,8 @@ class _Draft:
         if k >= distinct and not self.value_counts.overflowed:
             return ranked, ""
         kept_on_purpose = self.wishes.is_kept or wish is not None or self.wishes.role is not None
-        if not kept_on_purpose and (found := find_several(self.seen)):
-            return None, f"left out: {found}"
+        if not kept_on_purpose and (several := self._note_several()):
+            return None, f"left out: {several}"
         if k < 1 or (covered[k - 1] < LEAST_COVERAGE and not kept_on_purpose):
             share = f"the {k} most frequent hold {covered[k - 1]:.0%}" if k else "none is frequent"
             return None, (

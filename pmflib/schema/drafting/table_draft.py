@@ -16,9 +16,11 @@ from pmflib.schema.drafting.inference import (
     PYTHON,
     Proposal,
     Wishes,
+    give_absent,
     propose_variable,
 )
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
+from pmflib.schema.drafting.several_answers import split_columns
 from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.variable import DEFAULT_MISSING, read_number
 
@@ -31,6 +33,8 @@ def propose_variables(
     bins: int = 8,
     finds_codes: bool = True,
     finds_identifiers: bool = True,
+    split: Mapping[str, str] | None = None,
+    absent: str | None = None,
 ) -> dict[str, Proposal]:
     """Draft a variable for each column of a table in memory.
 
@@ -47,6 +51,10 @@ def propose_variables(
         same way.
     finds_identifiers
         Whether to leave out columns that identify rows.
+    split
+        Columns whose cells hold several answers, with the sign between these.
+    absent
+        Level of empty cells in columns of one value.
 
     Returns
     -------
@@ -65,6 +73,10 @@ def propose_variables(
         if CATEGORIES in (field.metadata or {}):
             categories = column.combine_chunks().dictionary.to_pylist()
             counted.declare(categories, is_ordered=bool(field.type.ordered))
+    parts = split_columns(column_counts, split or {}, missing)
+    names = [*column_counts]
+    for name in parts:
+        del column_counts[name]
     codes = propose_codes(column_counts, missing) if finds_codes else {}
     sisters = find_sisters(column_counts, codes, missing) if finds_codes else []
     proposals = propose_columns(
@@ -78,7 +90,10 @@ def propose_variables(
         remedies=PYTHON,
         finds_strays=finds_codes,
     )
-    return {name: _forgive_strays(each) for name, each in proposals.items()}
+    whole = {
+        name: {name: give_absent(_forgive_strays(each), absent)} for name, each in proposals.items()
+    }
+    return {name: each for column in names for name, each in (whole | parts)[column].items()}
 
 
 CATEGORIES = b"pmflib.categories"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -49,6 +49,13 @@ class WorkerPairs:
     def offsets(self) -> IntArray:
         """First level of each worker, int64 of shape (n_workers + 1,)."""
         return np.arange(self.n_workers + 1, dtype=np.int64) * self.n_classes
+
+    def take(self, kept: BoolArray) -> WorkerPairs:
+        """Return some of the pairs, of the same workers."""
+        if kept.all():
+            return self
+        names = ("first", "second", "blocks", "support")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     def list_neighbours(self) -> list[tuple[IntArray, FloatArray]]:
         """List, for each worker, the workers with common tasks, and the blocks with its own labels as rows."""
@@ -113,7 +120,7 @@ class RobustFactorisation:
     Parameters
     ----------
     residual_floor
-        Constant added to squared residuals before inversion: xi in Algorithm 3 of the paper.
+        Constant added to squared residuals before inversion: xi in equation (11).
     ridge
         Constant added to the diagonal of the normal equations of a factor, so that they can be solved.
     n_starts
@@ -163,7 +170,7 @@ def impute_designated(
 
     References
     ----------
-    Ibrahim, Fu (2021), ICML, section 3.1, which uses a single pair (l, r).
+    Ibrahim, Fu (2021), ICML, equations (7) and (8), for a single pair (l, r).
     """
     filled, present = marginals.copy(), observed.copy()
     weights = support.astype(np.float64)
@@ -225,9 +232,14 @@ def _sum_blocks(matrix: FloatArray, n_classes: int) -> FloatArray:
 
 
 def impute_by_one_pair(
-    marginals: FloatArray, observed: BoolArray, *, n_classes: int, rng: np.random.Generator
+    marginals: FloatArray,
+    observed: BoolArray,
+    *,
+    n_classes: int,
+    rng: np.random.Generator,
+    annotators: tuple[int, int] | None = None,
 ) -> tuple[FloatArray, BoolArray]:
-    """Impute each missing pair (m, n) from one random pair (l, r), as in the published code.
+    """Impute each missing pair (m, n) from one pair (l, r), random or named, as in the published code.
 
     Parameters
     ----------
@@ -235,14 +247,17 @@ def impute_by_one_pair(
         As for `impute_designated`.
     rng
         Random number generator for drawing l and r with (m, r), (l, r) and (l, n) observed.
+    annotators
+        Two designated workers: l and r for all pairs. The pairs of these two with themselves, for which they cannot
+        serve, are the mean over all other l and r.
 
     Returns
     -------
-    As for `impute_designated`; a pair stays missing if the drawn pair does not allow its imputation.
+    As for `impute_designated`; a pair stays missing if l and r do not allow its imputation.
 
     References
     ----------
-    Ibrahim, Fu (2021), ICML, equation (9), as in the released code.
+    Ibrahim, Fu (2021), ICML, equations (7) and (8), as in the released code.
     """
     n = len(observed)
     blocks = marginals.reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
@@ -251,24 +266,41 @@ def impute_by_one_pair(
         for k in range(m, n):
             if observed[m, k]:
                 continue
-            l_side, r_side = np.nonzero(
-                observed[:, observed[m]] & observed[k][:, None] & (np.arange(n) != m)[:, None]
-            )
-            if not l_side.size:
+            if annotators is not None and not (m == k and m in annotators):
+                drawn = [
+                    (near, far)
+                    for near, far in (annotators, annotators[::-1])
+                    if near != m and observed[m, far] and observed[near, far] and observed[near, k]
+                ][:1]
+            else:
+                l_side, r_side = np.nonzero(
+                    observed[:, observed[m]] & observed[k][:, None] & (np.arange(n) != m)[:, None]
+                )
+                r_side = np.flatnonzero(observed[m])[r_side]
+                drawn = list(zip(l_side.tolist(), r_side.tolist(), strict=True))
+                if annotators is None and drawn:
+                    drawn = [drawn[rng.integers(len(drawn))]]
+            cells = [_bridge(blocks, m, k, near, far) for near, far in drawn]
+            cells = [cell for cell in cells if np.linalg.matrix_rank(cell) == n_classes]
+            if not cells:
                 continue
-            pick = rng.integers(l_side.size)
-            near, far = l_side[pick], np.flatnonzero(observed[m])[r_side[pick]]
-            stacked = np.concatenate([blocks[m, far], blocks[near, far]])
-            left = np.linalg.svd(stacked)[0][:, :n_classes]
-            cell = left[:n_classes] @ np.linalg.pinv(left[n_classes:]) @ blocks[near, k]
-            cell = np.abs(cell) / max(np.abs(cell).sum(), 1e-300)
-            if np.linalg.matrix_rank(cell) < n_classes:
-                continue
+            cell = np.mean(cells, axis=0)
             rows = slice(m * n_classes, (m + 1) * n_classes)
             columns = slice(k * n_classes, (k + 1) * n_classes)
+            if m == k and len(cells) > 1:
+                cell = (cell + cell.T) / 2
             filled[rows, columns], filled[columns, rows] = cell, cell.T
             present[m, k] = present[k, m] = True
     return filled, present
+
+
+def _bridge(blocks: FloatArray, m: int, k: int, near: int, far: int) -> FloatArray:
+    """Impute the pair (m, k) through l = near and r = far; nonnegative, with sum 1."""
+    n_classes = blocks.shape[-1]
+    stacked = np.concatenate([blocks[m, far], blocks[near, far]])
+    left = np.linalg.svd(stacked)[0][:, :n_classes]
+    cell = np.abs(left[:n_classes] @ np.linalg.pinv(left[n_classes:]) @ blocks[near, k])
+    return np.asarray(cell / max(cell.sum(), 1e-300))
 
 
 def factor_pairs(
@@ -301,7 +333,8 @@ def factor_pairs(
 
     References
     ----------
-    Ibrahim, Fu (2021), ICML, equation (12) and Algorithm 3 of its supplement.
+    Ibrahim, Fu (2021), ICML, problem (9) by the reweighted updates (11); supplement B takes gradient steps where
+    each factor is solved for here.
     """
     check_limits(max_iter, tol)
     neighbours = pairs.list_neighbours()

@@ -101,7 +101,7 @@ def fit_composite(
 
     References
     ----------
-    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, equation (8) and Algorithm 1,
+    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, equation (6) and Algorithm 1,
     whose mirror descent this replaces; Varadhan and Roland (2008), Scandinavian Journal of
     Statistics 35.
     """

@@ -101,7 +101,7 @@ def fit_mirror(
 
     References
     ----------
-    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, Algorithm 1, as released.
+    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, equation (6) and Algorithm 1, as released.
     """
     check_limits(max_iter, tol)
     check_pairs(marginals, offsets, observed)

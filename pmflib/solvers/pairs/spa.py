@@ -43,6 +43,8 @@ class SpaSettings:
     """Lower bound for model cells in the divergence, as in `fit_mirror`: anchors based on few samples contain zeros
     that say nothing about the fit elsewhere.
     """
+    zero_unobserved: bool = False
+    """Whether unobserved pairs are zero, as published; by default they are filled as if independent."""
 
 
 _DEFAULT = SpaSettings()
@@ -144,14 +146,14 @@ def fit_spa(
 
     Notes
     -----
-    An unobserved pair in the matrix is filled as if its variables were independent. A variable that was never observed
-    gets uniform columns; a state without mass in a variable gets that variable's single marginal; a level that was
-    never seen gets 0.
+    An unobserved pair in the matrix is filled as if its variables were independent, unless settings say zero. A
+    variable that was never observed gets uniform columns; a state without mass in a variable gets that variable's
+    single marginal; a level that was never seen gets 0.
 
     References
     ----------
-    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, Algorithm 2. In the paper the split follows the
-    order of the variables, and the prior comes from the pseudo-inverse of the Khatri-Rao product.
+    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, equation (3) and Algorithm 2. In the paper the
+    split follows the order of the variables, and the prior comes from the pseudo-inverse of the Khatri-Rao product.
     """
     check_pairs(marginals, offsets, observed)
     check_rank(rank)
@@ -162,7 +164,7 @@ def fit_spa(
     across_pairs = spread_pairs(observed, offsets)
     pairs = np.where(across_pairs, marginals, 0.0)
     n_pairs = int(observed.sum())
-    notes = _describe_gaps(marginals, offsets, observed)
+    notes = _describe_gaps(marginals, offsets, observed, settings)
     if rank == 1:
         prior, factors = np.ones(1), singles[:, None].copy()
         loss = _mean_divergence(pairs, prior, factors, n_pairs, settings.cell_floor)
@@ -172,7 +174,7 @@ def fit_spa(
     else:
         splits = [("given", _check_split(split, cardinalities, rank))]
     filled = marginals
-    if n_pairs < observed.size - cardinalities.size:
+    if n_pairs < observed.size - cardinalities.size and not settings.zero_unobserved:
         filled = np.where(across_pairs, marginals, np.outer(singles, singles))
     fits, spans = [], {}
     for name, first in splits:
@@ -258,7 +260,7 @@ def _mean_divergence(
 
 
 def _describe_gaps(
-    marginals: FloatArray, offsets: IntArray, observed: BoolArray
+    marginals: FloatArray, offsets: IntArray, observed: BoolArray, settings: SpaSettings
 ) -> tuple[str, ...]:
     """Describe what had to be filled in."""
     n_variables = observed.shape[0]
@@ -266,7 +268,8 @@ def _describe_gaps(
     unseen = np.flatnonzero(sum_blocks(np.diagonal(marginals), offsets) == 0)
     notes = []
     if missing:
-        notes.append(f"unobserved pairs treated as independent: {missing}")
+        how = "taken as zero" if settings.zero_unobserved else "treated as independent"
+        notes.append(f"unobserved pairs {how}: {missing}")
     if unseen.size:
         listed = ", ".join(map(str, unseen[:5])) + (", ..." if unseen.size > 5 else "")
         notes.append(f"variables never observed, taken as uniform: {unseen.size} ({listed})")

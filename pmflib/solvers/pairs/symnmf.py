@@ -8,6 +8,7 @@ blocks of X and unobserved pairs are imputed first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -29,14 +30,29 @@ from pmflib.solvers.numeric.rotation import (
     improve_root,
     root_of,
     rotate_nonnegative,
+    rotate_shifted,
 )
 from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
+
+Unobserved = Literal["refine", "independent", "zero"]
+"""What stands for an unobserved pair: the low-rank approximation of all pairs, the product of the single marginals, or
+zeros."""
 
 
 @dataclass(frozen=True)
 class SymnmfSettings:
     """Settings of `fit_symnmf` and `impute_pairs`."""
 
+    unobserved: Unobserved = "refine"
+    """What stands for an unobserved pair. Diagonal blocks are imputed; only "refine" improves them and unobserved pairs
+    in rounds.
+    """
+    shift: float | None = None
+    """Threshold of the first step of the published alternation with a shifted ReLU; None rotates with overshooting and
+    momentum, from several starts. See `pmflib.solvers.numeric.rotation.rotate_shifted`.
+    """
+    shift_decay: float = 1.0
+    """Factor by which the threshold falls in each step."""
     rotation_steps: int = 500
     """Chosen: maximum number of steps of a rotation; a hundred are typical; see `rotate_nonnegative`."""
     least_singular_value: float = 1e-8
@@ -97,8 +113,8 @@ def fit_symnmf(
 
     References
     ----------
-    As for `rotate_nonnegative`; Mazumder, Hastie and Tibshirani (2010), Journal of Machine Learning
-    Research 11, for the refinement.
+    As for `rotate_nonnegative`, and for `rotate_shifted` with a threshold; Mazumder, Hastie and Tibshirani (2010),
+    Journal of Machine Learning Research 11, for the refinement.
     """
     check_rank(rank)
     check_limits(max_iter, tol)
@@ -118,15 +134,28 @@ def fit_symnmf(
     else:
         check_start(initial, n_levels)
         filled = np.where(known, marginals, (initial[1] * initial[0]) @ initial[1].T)
-    root, history, converged = _refine(filled, known, rank, max_iter, tol)
-    rotations = draw_rotations(rank, n_starts, rng)
-    nonnegative, _ = rotate_nonnegative(
-        root, rotations=rotations, max_iter=settings.rotation_steps, tol=tol
-    )
+    refines = settings.unobserved == "refine"
+    if settings.unobserved == "zero":
+        own_block = spread_pairs(np.eye(len(observed), dtype=np.bool_), offsets)
+        filled = np.where(known | own_block, filled, 0.0)
+    root, history, converged = _refine(filled, known, rank, max_iter if refines else 0, tol)
+    if settings.shift is None:
+        rotations = draw_rotations(rank, n_starts, rng)
+        nonnegative, _ = rotate_nonnegative(
+            root, rotations=rotations, max_iter=settings.rotation_steps, tol=tol
+        )
+    else:
+        nonnegative, _ = rotate_shifted(
+            root,
+            shift=settings.shift,
+            shift_decay=settings.shift_decay,
+            max_iter=settings.rotation_steps,
+            tol=tol,
+        )
     prior, factors = read_parameters(nonnegative, offsets, singles)
     isolated = find_isolated(observed, offsets)
     factors[isolated] = singles[isolated, None]
-    return SolverResult(prior, factors, history, len(history) - 1, converged)
+    return SolverResult(prior, factors, history, len(history) - 1, converged or not refines)
 
 
 def impute_pairs(
@@ -158,7 +187,7 @@ def impute_pairs(
 
     References
     ----------
-    Ibrahim and Fu (2021), ICML, section 3.1, with groups of variables in place of single workers so
+    Ibrahim and Fu (2021), ICML, equations (7) and (8), with groups of variables in place of single workers so
     that the rank may exceed the levels of a variable.
     """
     singles = read_singles(marginals, offsets)

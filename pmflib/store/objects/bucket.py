@@ -393,6 +393,10 @@ class Bucket(Objects):
                 f"AWS_ENDPOINT_URL = {hide_secrets(endpoint)!r} is not encrypted; use https://, or set "
                 "AWS_ALLOW_HTTP=true for a server in your own network"
             )
+        if "with invalid path" in said:
+            return self._refuse(
+                f"an object has a name that leads out of it; ask its owner, and delete it ({said[:300]})"
+            )
         if "169.254.169.254" in said or "redential" in said:
             return self._refuse(
                 "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION, and AWS_ENDPOINT_URL "

@@ -8,13 +8,14 @@ file of the artefact, packed or not, and every file is checked against it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 PACK_BYTES = 1 << 20
 """Limit on the packed bytes of one artefact, which are read together with its list. For larger files, the cost of a
 request is negligible."""
+LONGEST_NAME, LONGEST_PART = 1024, 255
+"""Maximum bytes of the name of a file below an artefact, and of each part of it, on every file system."""
 _BETWEEN = b"\0"
 
 
@@ -74,5 +75,8 @@ def unpack(content: bytes) -> tuple[bytes, dict[str, bytes]]:
 
 
 def is_inner(name: str) -> bool:
-    """Whether a relative file name stays inside its folder."""
-    return not os.path.isabs(name) and ".." not in name.split("/")
+    """Whether a file can have this relative name, which stays inside its folder."""
+    parts = name.split("/")
+    lengths = [len(part.encode()) for part in parts]
+    fits = max(lengths) <= LONGEST_PART and sum(lengths) + len(parts) <= LONGEST_NAME
+    return fits and "\0" not in name and {"", ".", ".."}.isdisjoint(parts)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pmflib.core.defaults import LABEL_LIMITS, LIMITS
 from pmflib.core.errors import ConfigError
+from pmflib.core.method_options import MethodChoice, configure_method
 from pmflib.core.methods import (
     CROWD_METHODS,
     MEMBER_START_METHODS,
@@ -121,6 +122,8 @@ class ModelConfig(Section):
             f"Or, in place of latent classes from such a start:\n{describe_methods(SAMPLE_METHODS)}"
         ),
     ] = "auto"
+    method_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the method, as in the table of `docs/methods.md`: `method_options = {split = "first"}`."""
     dependence: Literal["none", "auto", "tree"] = "none"
     """Whether variables may depend on each other within a latent class, along forests that are estimated. "auto" fits
     forests if pairs deviate clearly from the model without them, and uses them if the validation folds improve; "tree"
@@ -130,6 +133,14 @@ class ModelConfig(Section):
     """How long a model is refitted from a warm start, by passes from the live model, after the last fit from scratch:
     days as "30d", hours as "36h", weeks as "4w". "0d" fits from scratch in every run, "never" only when necessary.
     """
+
+    @model_validator(mode="after")
+    def _check_options(self) -> ModelConfig:
+        if self.method_options:
+            configure_method(
+                PAIR_METHODS | SAMPLE_METHODS, {"name": self.method, **self.method_options}
+            )
+        return self
 
     @property
     def refresh_after(self) -> timedelta | None:
@@ -233,6 +244,10 @@ class CrowdConfig(Section):
             + describe_methods(list_pipeline_methods())
         ),
     ] = "auto"
+    method_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of a method of co-occurrences, as in the table of `docs/methods.md`:
+    `method_options = {annotators = ["ann", "bob"]}`.
+    """
     em: bool = True
     """Whether methods based on co-occurrences are followed by passes over the tasks."""
     tol: Annotated[float, Field(ge=0)] = LABEL_LIMITS.tol
@@ -262,6 +277,17 @@ class CrowdConfig(Section):
     def begins_with_pairs(self) -> bool:
         """Return whether the method is based on co-occurrences."""
         return CROWD_METHODS[self.method].family == "pairs"
+
+    @property
+    def choice(self) -> MethodChoice:
+        """Return the method, with its options if any are given, as `pmflib.crowd.aggregate` takes it."""
+        options = self.method_options
+        return {"name": self.method, **options} if options else self.method
+
+    @model_validator(mode="after")
+    def _check_options(self) -> CrowdConfig:
+        configure_method(CROWD_METHODS, self.choice)
+        return self
 
     @model_validator(mode="after")
     def _check_em(self) -> CrowdConfig:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.core.method_options import MethodChoice
 from pmflib.core.methods import MEMBER_START_METHODS, SAMPLE_METHODS
 from pmflib.core.texts import mask_secrets
 from pmflib.ingest.options import DatasetOptions, SchemaOptions, Section, SourceOptions, abridge
@@ -65,6 +66,8 @@ class ClusterConfig(Section):
     """
     processes: bool = False
     """Whether workers are processes; threads share memory and start faster."""
+    always: bool = False
+    """Whether every stage uses Dask workers, whatever the size of the data; small runs work in one thread otherwise."""
     memory_limit: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Memory limit in bytes for the data of each worker, or of the run if its workers are threads. 0 uses 70 % of the
     worker's memory limit or of its machine's free memory.
@@ -231,6 +234,12 @@ class PipelineConfig(Section):
         """Method of the first start: of an average, one that can make more."""
         is_average = self.em.members > 1 and self.class_method == "auto"
         return "pairs" if is_average else self.class_method
+
+    @property
+    def start_choice(self) -> MethodChoice:
+        """Method of the first start, with its options if any are given, as `pmflib.fit` takes it."""
+        options = self.model.method_options
+        return {"name": self.start_method, **options} if options else self.start_method
 
     @property
     def digest(self) -> str:

@@ -194,7 +194,7 @@ def measure_files(
     ]
     known = None
     if last is not None:
-        columns = () if last_schema is None else last_schema.names
+        columns = () if last_schema is None else last_schema.columns
         known = {*columns, *(name for file in last_files for name in file.ignored_columns)}
     measured += find_new_columns(files, changes, known)
     if samples is not None:

@@ -16,7 +16,7 @@ from pmflib.cluster.workers import find_scheduler, is_alone
 from pmflib.core.errors import MemoryPlanError
 from pmflib.core.machine import MachineMemory, count_processors
 from pmflib.counting.replicate_counts import plan_replicates
-from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
+from pmflib.counting.stored_pairs import choose_n_runs, plan_counting, plan_fold_merges
 from pmflib.em.forests.em import are_modest, plan_trees
 from pmflib.em.memory import plan_em, plan_pass
 from pmflib.fitting.fit_specifications import Options
@@ -29,7 +29,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.objects.addresses import is_bucket
 from pmflib.store.run_records import RunRecord, list_records
-from pmflib.store.sample_blocks import TARGET_GROUPS, count_groups
+from pmflib.store.sample_blocks import COUNTING_COARSENESS, TARGET_GROUPS, count_groups
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.fit_traits import choose_n_states
 from pmflib_tasks.stage import load_schema
@@ -98,6 +98,9 @@ class StagePlan:
         Elapsed time; None without an earlier run.
     number
         Number of the run with this time; 0 without one.
+    tasks
+        Number of Dask tasks of the stage, or of each pass of EM, with those that merge; None if unknown, or without
+        workers.
     """
 
     stage: str
@@ -105,6 +108,7 @@ class StagePlan:
     client_bytes: int | None
     seconds: float | None
     number: int = 0
+    tasks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,7 @@ def plan_run(
     longest = history.find_longest()
     if not longest:
         notes.append("time: no run of this pipeline has ended yet, and says what stages take")
+    tasks = count_tasks(config, schema, workers.n_threads, history.account, rows, rank)
     stages = []
     for stage in list(dict.fromkeys(["ingest", "count", *longest, *plans])):
         record = longest.get(stage)
@@ -207,7 +212,7 @@ def plan_run(
                 seconds *= passes / made
         worker, client = _weigh_stage(plans.get(stage), workers.memory)
         number = record.number if record else 0
-        stages.append(StagePlan(stage, worker, client, seconds, number))
+        stages.append(StagePlan(stage, worker, client, seconds, number, tasks.get(stage)))
     return RunPlan(stages, workers, rows, refusals, notes)
 
 
@@ -284,6 +289,46 @@ def _weigh_stage(
         return None, None
     most = max((plan(worker.n_threads) for worker in memory.workers), key=lambda each: each.needed)
     return most.needed, sum(most.client_parts.values())
+
+
+def count_tasks(
+    config: PipelineConfig,
+    schema: Schema,
+    n_threads: int,
+    account: DatasetAccount | None,
+    rows: int | None,
+    rank: int | None,
+) -> dict[str, int]:
+    """Count the Dask tasks of counting and of a pass of EM; empty before the first run.
+
+    Parameters
+    ----------
+    config, schema
+        The pipeline and its schema.
+    n_threads
+        Total number of threads, at least 1.
+    account, rows
+        Account of the data of the last run, and the number of rows to plan for.
+    rank
+        Number of latent states; None takes the configured rank.
+    """
+    if account is None or not account.blocks or n_threads == 1:
+        return {}
+    factor = (rows or account.rows_in) / max(account.rows_in, 1)
+    n_observed, n_blocks = round(account.observed * factor), max(1, round(account.blocks * factor))
+    n_folds = config.store.folds
+    share = -(-n_observed // n_folds), -(-n_blocks // n_folds)
+    n_runs = min(count_groups(*share, COUNTING_COARSENESS), choose_n_runs(n_folds, n_threads))
+    fold = plan_fold_merges(n_runs, schema.n_levels)
+    found = {"count": n_folds * (fold.n_runs + fold.n_merges)}
+    known = rank or (None if config.model.rank == "auto" else config.model.rank)
+    if known is not None and not config.has_traits:
+        n_train = len(config.fold_split.train)
+        groups = count_groups(n_observed * n_train // n_folds, n_blocks * n_train // n_folds)
+        costs = [-(-n_observed // max(1, groups))] * max(1, groups)
+        one = plan_pass(costs, n_threads, schema.n_levels, known)
+        found["refine"] = one.n_runs + one.n_merges
+    return found
 
 
 def list_plans(

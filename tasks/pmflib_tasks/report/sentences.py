@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from pmflib.core.texts import show_text
+from pmflib.core.texts import escape_markdown
 from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.state_descriptions import StateDescription
@@ -58,23 +57,20 @@ def write_summary(report: RunReport, page: str) -> str:
     Markdown in which texts of the data are escaped.
     """
     troubles, states = list_troubles(report), summarise_states(report, STATES_LISTED)
-    parts = [" ".join(map(_escape, summarise_run(report)))]
+    parts = [" ".join(map(escape_markdown, summarise_run(report)))]
     if states[1:]:
         parts += ["**What distinguishes the states**", _list(states)]
     parts += ["**To look at**", _list(troubles)] if troubles else ["**Nothing stands out.**"]
     if report.data.rows:
-        rows = "\n".join(f"| {_escape(text)} | {n:,} |" for text, n in report.data.destinations)
+        rows = "\n".join(
+            f"| {escape_markdown(text)} | {n:,} |" for text, n in report.data.destinations
+        )
         parts.append(f"| rows | {report.data.rows.rows_in:,} read |\n|---|---:|\n{rows}")
-    return "\n\n".join([*parts, f"The whole page: {_escape(page)}"])
+    return "\n\n".join([*parts, f"The whole page: {escape_markdown(page)}"])
 
 
 def _list(texts: list[str]) -> str:
-    return "\n".join(f"* {_escape(text)}" for text in texts)
-
-
-def _escape(text: str) -> str:
-    """Escape a text for Markdown and HTML."""
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", " ".join(show_text(text).split()))
+    return "\n".join(f"* {escape_markdown(text)}" for text in texts)
 
 
 def _describe_state(state: StateDescription) -> str:

@@ -174,3 +174,31 @@ def test_fit_multispa__exact_pairs_with_pure_workers():
     _, marginals, observed = observe(confusion, prior, [])
     found = fit_multispa(as_pairs(marginals, observed))
     np.testing.assert_allclose(found, confusion, atol=1e-9)
+
+
+def test_impute_by_one_pair__two_named_workers_complete_all_pairs():
+    # only the last two share tasks with everybody: the published design
+    confusion, prior = plant_crowd(np.random.default_rng(6), 8)
+    apart = [(m, k) for m in range(6) for k in range(m + 1, 6)]
+    full, marginals, observed = observe(confusion, prior, apart)
+    filled, present = impute_by_one_pair(
+        marginals, observed, n_classes=K, rng=np.random.default_rng(0), annotators=(6, 7)
+    )
+    assert present.all()
+    np.testing.assert_allclose(filled, full, atol=1e-9)
+    again, _ = impute_by_one_pair(
+        marginals, observed, n_classes=K, rng=np.random.default_rng(1), annotators=(6, 7)
+    )
+    np.testing.assert_array_equal(filled, again)
+
+
+def test_impute_by_one_pair__named_workers_without_common_tasks_impute_nothing_but_themselves():
+    confusion, prior = plant_crowd(np.random.default_rng(7), 6)
+    _, marginals, observed = observe(confusion, prior, [(4, 5), (0, 1)])
+    filled, present = impute_by_one_pair(
+        marginals, observed, n_classes=K, rng=np.random.default_rng(0), annotators=(4, 5)
+    )
+    assert not present[0, 1]
+    assert not present[4, 5]
+    assert present[4, 4]
+    assert (filled[:K, K : 2 * K] == 0).all()

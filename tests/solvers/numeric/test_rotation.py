@@ -1,13 +1,15 @@
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
 from pmflib.solvers.numeric.rotation import (
-    PUBLISHED,
+    PLAIN,
     draw_rotations,
     find_nearest_rotation,
     improve_root,
     root_of,
     rotate_nonnegative,
+    rotate_shifted,
 )
 
 
@@ -88,7 +90,7 @@ def test_rotate_nonnegative__more_starts_are_no_worse():
 
 def test_rotate_nonnegative__distance_falls_in_the_published_alternation():
     root = np.random.default_rng(3).normal(size=(40, 4))
-    found, residuals = rotate_nonnegative(root, settings=PUBLISHED)
+    found, residuals = rotate_nonnegative(root, settings=PLAIN)
     assert len(residuals) > 2
     assert np.all(np.diff(residuals) <= 1e-12)
     assert (found >= 0).all()
@@ -102,3 +104,45 @@ def test_find_nearest_rotation__no_other_orthogonal_matrix_is_nearer():
     others = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(50)]
     distances = [np.linalg.norm(matrix - other) for other in others]
     assert np.linalg.norm(matrix - found) < min(distances)
+
+
+def plant_sparse_root(rng, n_rows=400, rank=3, share=0.3):
+    """Sparse nonnegative H, and the square root of H H'."""
+    nonnegative = rng.random((n_rows, rank)) * (rng.random((n_rows, rank)) < share)
+    return nonnegative, root_of(nonnegative @ nonnegative.T, rank)
+
+
+def measure_distance(found, nonnegative):
+    """Squared distance for the best order of the columns."""
+    costs = ((found[:, :, None] - nonnegative[:, None, :]) ** 2).sum(axis=0)
+    rows, columns = linear_sum_assignment(costs)
+    return costs[rows, columns].sum()
+
+
+def test_rotate_shifted__finds_a_sparse_factor_that_the_plain_alternation_is_still_far_from():
+    # Theorem 3 of the paper: distances fall geometrically, for a sparse factor within a few steps
+    for seed in range(5):
+        nonnegative, root = plant_sparse_root(np.random.default_rng(seed))
+        shifted, _ = rotate_shifted(root, shift=0.75, shift_decay=0.75, tol=0, max_iter=60)
+        plain, _ = rotate_shifted(root, shift=0.0, tol=0, max_iter=60)
+        assert measure_distance(shifted, nonnegative) < 1e-12
+        assert measure_distance(shifted, nonnegative) <= measure_distance(plain, nonnegative)
+
+
+def test_rotate_shifted__small_entries_become_zero_and_steps_are_those_of_the_equations():
+    _, root = plant_sparse_root(np.random.default_rng(7))
+    rotation = np.eye(3)
+    for step in range(4):
+        expected = np.where(root @ rotation >= 0.5 * 0.8**step, root @ rotation, 0.0)
+        left, _, right = np.linalg.svd(expected.T @ root)
+        rotation = right.T @ left.T
+    found, _ = rotate_shifted(root, shift=0.5, shift_decay=0.8, tol=0, max_iter=4)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    assert found[found > 0].min() >= 0.5 * 0.8**3
+
+
+def test_rotate_shifted__threshold_above_all_entries_does_not_stop():
+    nonnegative, root = plant_sparse_root(np.random.default_rng(8))
+    found, costs = rotate_shifted(root, shift=50.0, shift_decay=0.5)
+    assert len(costs) > 5
+    assert measure_distance(found, nonnegative) < 1e-4
