@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.pipeline.accidents import GENERATORS, PLANS, Home, run_nights
+from benchmarks.pipeline.accidents import GENERATORS, PLANS, Home, run_nights, shift_ratings
 from benchmarks.pipeline.healthy_nights import check_log, check_nights
 from benchmarks.pipeline.simulated_nights import make_rating_log, make_returning_log, make_survey
 from benchmarks.pipeline.young_accidents import (
@@ -12,7 +12,6 @@ from benchmarks.pipeline.young_accidents import (
     deliver_well,
     overwrite_night,
     run_young,
-    shift_ratings,
     zero_earlier,
 )
 
