@@ -224,7 +224,7 @@ def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> 
     model
         Crowd model.
     """
-    return _weigh_labels(labels, shares, model.mass, each=False)[0]
+    return weigh_labels(labels, shares, model.mass, each=False)[0]
 
 
 def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
@@ -238,7 +238,7 @@ def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel)
         As for `score_labels`.
     """
     lengths = np.diff(labels.indptr)
-    scores, weights, means = _weigh_labels(labels, shares, model.mass, each=True)
+    scores, weights, means = weigh_labels(labels, shares, model.mass, each=True)
     several = np.repeat(lengths > 1, lengths)
     others = (np.repeat(scores, lengths, axis=0) - weights)[several]
     means, log_prior = means[several], np.log(model.prior)
@@ -265,12 +265,19 @@ def _predict_known(
     return found
 
 
-def _weigh_labels(
+def weigh_labels(
     labels: SparseBlock, shares: FloatArray, mass: FloatArray, *, each: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Sum the mean log-probabilities of each task's labels, (n_rows, n_states); optionally those of each label.
 
-    Mean log-probabilities and mean probabilities of each label have shape (n_labels, n_states).
+    Parameters
+    ----------
+    labels, shares
+        As for `score_labels`.
+    mass
+        float64 of shape (n_workers, n_classes, n_states): parameters for the labels by state, as in `CrowdModel`.
+    each
+        Whether mean log-probabilities and mean probabilities of each label are returned as well, (n_labels, n_states).
     """
     from pmflib.kernels.digamma import digamma
     from pmflib.kernels.left_out import LEAST, weigh_left_out

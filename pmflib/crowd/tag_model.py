@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, Arrays, BoolArray, FloatArray, IntArray
+from pmflib.core.blocks import SparseBlock
 from pmflib.core.defaults import Limits
+from pmflib.crowd.confidence import CALIBRATION_PRIOR, MOST_PREDICTED, choose_power
+from pmflib.crowd.left_out_labels import POWERS, weigh_labels
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.family import Family, State, run_em
 from pmflib.model.statistics import sum_fields
@@ -71,7 +74,7 @@ class Taggings:
         tags = given[:, 1]
         self.cells = tasks[given[:, 0]] * n_tags + tags
         self.levels = workers[given[:, 0]] * n_tags + tags
-        self.hidden = hidden
+        self.taggings, self.given, self.hidden = taggings, given, hidden
 
     @cached_property
     def seen(self) -> FloatArray:
@@ -87,6 +90,13 @@ class Taggings:
         return np.asarray(
             (yes.reshape(-1, self.n_tags) + PSEUDO_VOTES) / (asked + 2 * PSEUDO_VOTES)
         )
+
+    def take_votes(self, tag: int) -> SparseBlock:
+        """Votes on a tag: tasks as rows, levels ``2 * worker`` for no and ``2 * worker + 1`` for yes."""
+        levels = 2 * self.taggings[:, 1]
+        levels[self.given[self.given[:, 1] == tag, 0]] += 1
+        starts = np.searchsorted(self.taggings[:, 0], np.arange(self.n_tasks + 1))
+        return SparseBlock(starts, levels.astype(np.int32))
 
     def weigh(self, logs: FloatArray) -> FloatArray:
         """Sum the log-weights of the votes on each tag by its truth, (n_tasks, n_tags, 2), nats.
@@ -234,12 +244,24 @@ def score_tags(taggings: Taggings, model: TagModel) -> tuple[FloatArray, TagStat
         Model under which they are scored.
     """
     scores = taggings.weigh(model.take_logs()) * taggings.seen[:, :, None]
-    rank, (n_tags, _) = model.prior.size, model.chances.shape
-    shares = np.empty((taggings.n_tasks, n_tags))
+    shares, classes, tags, total = _join_tags(scores, model)
+    votes, n_tasks = taggings.count(shares), taggings.n_tasks
+    return shares, TagStatistics(n_tasks, shares.sum(axis=0), votes, classes, tags, total)
+
+
+def _join_tags(
+    scores: FloatArray, model: TagModel
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Probability of every tag by the log-weights of the votes on all tags of a row, (n_rows, n_tags, 2).
+
+    Beside it the expected rows of each latent class, those of which a tag is true, and the log-likelihood.
+    """
+    rank, (n_rows, n_tags, _) = model.prior.size, scores.shape
+    shares = np.empty((n_rows, n_tags))
     classes, tags, total = np.zeros(rank), np.zeros((n_tags, rank)), 0.0
     log_prior = np.log(np.maximum(model.prior, FLOOR))
     step = max(1, CELLS // (n_tags * rank))
-    for start in range(0, taggings.n_tasks, step):
+    for start in range(0, n_rows, step):
         part = scores[start : start + step]
         peaks = part.max(axis=2)
         no, yes = np.exp(part - peaks[:, :, None]).transpose(2, 0, 1)[:, :, :, None]
@@ -256,14 +278,47 @@ def score_tags(taggings: Taggings, model: TagModel) -> tuple[FloatArray, TagStat
         classes += weights.sum(axis=0)
         tags += true.sum(axis=0)
         total += float((top + np.log(norms)).sum() + peaks.sum())
-    shares = np.minimum(shares, 1.0)
-    votes, n_tasks = taggings.count(shares), taggings.n_tasks
-    return shares, TagStatistics(n_tasks, shares.sum(axis=0), votes, classes, tags, total)
+    return np.minimum(shares, 1.0), classes, tags, total
 
 
 def find_tags(taggings: Taggings, model: TagModel) -> FloatArray:
     """Probability of every tag of every task under a model, (n_tasks, n_tags)."""
     return score_tags(taggings, model)[0]
+
+
+def calibrate_tags(taggings: Taggings, model: TagModel) -> FloatArray:
+    """Calibrated probability of every tag of every task, (n_tasks, n_tags).
+
+    As for labels with one class per task, votes are scored under confusion matrices without the task's own share, with
+    the power that predicts left-out votes best, times the factor that other logs show; some tags look either way. See
+    `pmflib.crowd.confidence`. Votes of a worker on all tags of a task are left out together.
+
+    Parameters
+    ----------
+    taggings
+        Taggings of the workers.
+    model
+        Model fitted to them.
+    """
+    shares, (tasks, _) = find_tags(taggings, model), taggings.taggings.T
+    n_taggings = np.bincount(tasks, minlength=taggings.n_tasks)
+    every = max(1, taggings.n_tasks // MOST_PREDICTED)
+    predicted = np.flatnonzero((n_taggings[tasks] > 1) & (tasks % every == 0))
+    scores = np.empty((*shares.shape, 2))
+    others, means = np.empty((2, predicted.size, taggings.n_tags, 2))
+    for tag, workers in enumerate(model.workers):
+        own = np.stack([1 - shares[:, tag], shares[:, tag]], axis=1)
+        found = weigh_labels(taggings.take_votes(tag), own, workers.mass, each=True)
+        scores[:, tag], means[:, tag] = found[0], found[2][predicted]
+        others[:, tag] = found[0][tasks[predicted]] - found[1][predicted]
+    log_probs = np.zeros(POWERS.size)
+    for index, power in enumerate(POWERS):
+        true = _join_tags(power * others, model)[0]
+        given = (1 - true) * means[:, :, 0] + true * means[:, :, 1]
+        log_probs[index] = np.log(np.maximum(given, FLOOR)).sum()
+    joined = _join_tags(CALIBRATION_PRIOR.evidence * choose_power(log_probs) * scores, model)[0]
+    error = CALIBRATION_PRIOR.shared_error * (n_taggings > 0)[:, None]
+    return np.asarray((1 - error) * joined + error / 2)
 
 
 def start_tags(taggings: Taggings) -> TagModel:

@@ -17,6 +17,7 @@ from pmflib.crowd.tag_log import TagLog, read_tags
 from pmflib.crowd.tag_model import (
     Taggings,
     TagModel,
+    calibrate_tags,
     find_tags,
     fit_tags,
     predict_hidden,
@@ -51,7 +52,7 @@ class TagAggregation:
     log
         The tags that workers gave.
     probabilities
-        float64 of shape (n_tasks, n_tags): probability that each tag is true.
+        float64 of shape (n_tasks, n_tags): calibrated probability that each tag is true.
     model
         Joint PMF of the tags, each a variable with levels "no" and "yes": it answers which tags occur together.
     confusion
@@ -177,7 +178,7 @@ def aggregate_tags(
     chosen = rank if comparison is None else comparison.chosen.settings["rank"]
     taggings = Taggings(log.taggings, log.given, *sizes)
     fit = _fit(taggings, int(chosen), rng, max_passes)
-    model, shares = fit.parameters, find_tags(taggings, fit.parameters)
+    model, shares = fit.parameters, calibrate_tags(taggings, fit.parameters)
     pmf = _make_pmf(log, model)
     return TagAggregation(log, shares, pmf, model.confusion, fit.n_passes, comparison)
 

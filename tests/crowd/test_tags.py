@@ -159,3 +159,31 @@ def test_crowd_command__tags_in_and_a_joint_pmf_out(drawn, tmp_path, monkeypatch
         command = ["crowd", tmp_path / "log.parquet", "--tags", "--output", out, *words]
         assert call_command(monkeypatch, *command) == 2
         assert reason in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_aggregate_tags__probabilities_believe_votes_that_err_together_less():
+    rng = np.random.default_rng(5)
+    truth = rng.random((400, 4)) < 0.4
+    # a fifth of the cells tempts everybody
+    wrong = np.where(rng.random(truth.shape) < 0.2, 0.6, 0.1)
+    tasks, workers = np.repeat(np.arange(400), 8), np.tile(np.arange(8), 400)
+    said = truth[tasks] ^ (rng.random((tasks.size, 4)) < wrong[tasks])
+    names = [f"tag {each:02}" for each in range(4)]
+    found = pmf.crowd.aggregate_tags(list_rows(tasks, workers, said), rank=1, tags=names)
+    log = found.log
+    taggings = Taggings(log.taggings, log.given, log.n_tasks, log.n_workers, log.n_tags)
+    order = np.argsort([int(each) for each in log.tasks.to_pylist()])
+    raw = find_tags(taggings, fit_tags(taggings, start_tags(taggings), 200).parameters)
+    gaps = []
+    for shares in (raw[order], found.probabilities[order]):
+        right = (shares > 0.5) == truth
+        gaps.append(float(np.maximum(shares, 1 - shares).mean() - right.mean()))
+    assert gaps[0] > 0.1
+    assert abs(gaps[1]) < 0.5 * gaps[0]
+
+
+def test_aggregate_tags__single_taggings_leave_nothing_out():
+    rows = {"task": [0, 1, 2], "worker": [0, 0, 1], "label": ["a", None, "b"]}
+    found = pmf.crowd.aggregate_tags(rows)
+    assert np.isfinite(found.probabilities).all()
+    assert found.probabilities.shape == (3, 2)
