@@ -236,10 +236,15 @@ def _krige(mean: np.ndarray, covariance: np.ndarray, train: np.ndarray) -> Guess
 def fit_published(split: Split, method: str) -> Guess:
     """The paper's methods: rank by validation RMSE from its grid, 30 passes of EM."""
     codes = (split.train - 1).astype(np.int8)
-    counts = pmf.count_pairs(codes, [LEVELS] * codes.shape[1], n_folds=1)
+    schema = pmf.Schema.from_cardinalities([LEVELS] * codes.shape[1])
+    counts = pmf.count_pairs(codes, schema, n_folds=1)
+    triples = pmf.count_triples(codes, schema) if method == "CTD" else None
     best = (np.inf, np.full(codes.shape, 2.75))
     for rank in (5, 10, 15, 20, 25):
-        model = pmf.fit(counts, rank, method="opt" if method == "CNMF-OPT" else "spa").model
+        if triples is not None:
+            model = pmf.fit_triples(triples, rank, loss="squares").model
+        else:
+            model = pmf.fit(counts, rank, method="opt" if method == "CNMF-OPT" else "spa").model
         if method == "CNMF-SPA-EM":
             model = pmf.fit_em(codes, model, pseudo_count=0.0, max_passes=30).model
         guess = expect(model, codes)
@@ -249,7 +254,7 @@ def fit_published(split: Split, method: str) -> Guess:
 
 def list_fits(split: Split) -> dict[str, Callable[[], Guess]]:
     """All methods by name."""
-    published = ("CNMF-SPA", "CNMF-OPT", "CNMF-SPA-EM")
+    published = ("CNMF-SPA", "CNMF-OPT", "CNMF-SPA-EM", "CTD")
     return {
         **{name: partial(fit_published, split, name) for name in published},
         "BMF": lambda: factorise(split),

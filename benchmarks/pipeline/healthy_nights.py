@@ -34,11 +34,7 @@ from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.schema import Schema, Variable
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.dependence_guards import (
-    can_compare,
-    measure_folds,
-    measure_young,
-)
+from pmflib_tasks.guards.dependence_guards import can_compare, measure_young
 from pmflib_tasks.guards.drift import (
     MOST_LEVELS,
     LiveData,
@@ -260,10 +256,7 @@ class NightChecker:
                     night = replace(night, dependence=dependence)
                     if is_young(self._nights) and can_compare(schema):
                         own = added if inside is None else inside
-                        known = measure_folds(schema, last, before)
-                        young = measure_young(
-                            schema, known, own, np.maximum(added - own, 0), before
-                        )
+                        young = measure_young(schema, list(last), own, added)
             done = {each.guard for each in young}
             nightly = (n for n in measure_night(night, self._nights) if n.guard not in done)
             measured += [*measure_drift(tests, config), *young, *nightly]

@@ -87,10 +87,9 @@ def etl(
     checked = load_config(config)
     if quick:
         checked = checked.hurry()
-    alone = is_small(checked)
     with (
         record_run(checked) as run,
-        share_workers(checked.cluster, alone=alone) as address,
+        share_workers(checked.cluster, alone=(alone := is_small(checked))) as address,
     ):
         stages = run.stages
         run.facts["where"] = describe_place(checked, alone=alone)

@@ -221,13 +221,15 @@ def fit_worker_pairs(
         If the method needs all pairs in one matrix, and there are too many.
     """
     chosen, options = configure_method(CROWD_METHODS, method)
-    pairs = pairs.take(pairs.support >= options.min_support)
+    if options is not None:
+        pairs = pairs.take(pairs.support >= options.min_support)
     if not pairs.first.size:
         n_classes = pairs.n_classes
         even = np.full((pairs.n_workers, n_classes, n_classes), 1.0 / n_classes)
         return CrowdModel.from_probabilities(np.ones(n_classes), even)
     names = range(pairs.n_workers) if workers is None else workers
-    model: CrowdModel = chosen.load()(CoOccurrences(pairs, n_labels, score, rng, names), options)
+    arguments = () if options is None else (options,)
+    model: CrowdModel = chosen.load()(CoOccurrences(pairs, n_labels, score, rng, names), *arguments)
     return model
 
 

@@ -38,7 +38,8 @@ DRAW_SECONDS = 0.5
 def progress(to: Shown | Listener = "auto") -> Iterator[None]:
     """Show the progress of library functions within a context; outside of one they are silent.
 
-    Covers `count_pairs` of batches, `fit`, `fit_em`, `fit_triples`, `distil`, `select_rank` and `crowd.aggregate`.
+    Covers `count_pairs` of batches, `fit`, `fit_em`, `fit_triples`, `distil`, `select_rank`, `class_regression`
+    and `crowd.aggregate`.
 
     Parameters
     ----------

@@ -15,8 +15,10 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import SchemaError
 from pmflib.core.survey_design import weigh_samples
 from pmflib.estimators.joint_estimator import JointEstimator
-from pmflib.estimators.user_tables import UserTable
+from pmflib.estimators.user_tables import UserTable, read_numbers
+from pmflib.fitting.fit_result import FitResult
 from pmflib.fitting.rivals import compare_with_rivals
+from pmflib.fitting.target_cuts import choose_cuts
 from pmflib.schema import MISSING, Schema, Variable
 from pmflib.schema.variable import as_text, is_absent
 
@@ -41,8 +43,9 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
     Notes
     -----
     The class variable is the last one of ``model_``. It is named "target", or ``target_`` if there is a feature of that
-    name. See `docs/targets.md` for the fit. With 200 rows or more, the notes of ``result_`` say whether logistic
-    regression or gradient boosting predicts the class better on held-out rows, and by how much.
+    name. See `docs/targets.md` for the fit. Without a schema, numbers are binned at quantiles, or at cuts by the
+    class where these predict it better on held-out rows. With 200 rows or more, the notes of ``result_`` say which, and
+    whether logistic regression or gradient boosting predicts the class better on held-out rows, and by how much.
 
     Examples
     --------
@@ -92,6 +95,19 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         both = np.column_stack([codes, codes_of_y])
         result = self._fit_classes(both, schema, target, sample_weight)
         block = weigh_samples(DenseBlock(both), sample_weight, schema.weight_decimals)
+        if self.schema is None:
+            rank = result.model.rank // self.members
+
+            def refit(cut: DenseBlock, recut: Schema) -> FitResult:
+                return self._fit_classes(cut.codes, recut, target, sample_weight, rank)
+
+            numbers = {
+                position: read_numbers(table.columns[variable.column])
+                for position, variable in enumerate(features)
+                if variable.edges is not None
+            }
+            block, schema, result = choose_cuts(block, schema, target, numbers, result, refit)
+            self._keep_values(table, schema.variables[:target])
         compared = compare_with_rivals(block, schema, target, result.trial)
         self._keep(replace(result, notes=(*compared, *result.notes)))
         return self

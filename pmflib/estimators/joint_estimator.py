@@ -164,12 +164,16 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             if left:
                 text = f"column {list_some(left, 8, '; column ')}"
                 warnings.warn(text, SchemaWarning, stacklevel=4)
+        self._keep_values(table, variables)
+        return variables
+
+    def _keep_values(self, table: UserTable, variables: tuple[Variable, ...]) -> None:
+        """Keep the values of the levels of variables."""
         positions = [self._column_names.index(variable.column) for variable in variables]
         self._values = tuple(
-            LevelValues.find(variable, columns.columns[position], table.list_values(position))
+            LevelValues.find(variable, table.columns.columns[position], table.list_values(position))
             for variable, position in zip(variables, positions, strict=True)
         )
-        return variables
 
     def _match_schema(self, *, is_named: bool) -> tuple[Variable, ...]:
         """Return the variables of the given schema, under the names of the columns."""
@@ -216,13 +220,14 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         schema: Schema,
         target: int | None = None,
         sample_weight: Any = None,
+        rank: int | None = None,
     ) -> FitResult:
-        """Fit latent classes."""
+        """Fit latent classes, of the given rank or that of the parameters."""
         open_dependence: Literal["auto", "none"] = "auto" if self.rank == "auto" else "none"
         return fit_em(
             codes,
             weight=sample_weight,
-            rank=self.rank,
+            rank=self.rank if rank is None else rank,
             schema=schema,
             members=self.members,
             target=target,

@@ -22,6 +22,7 @@ from pmflib.core.replicate_weights import NORMAL_QUANTILE
 from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.texts import list_some
 from pmflib.core.weights import read_shares
+from pmflib.display.progress import report_step, working
 from pmflib.fitting.classification import check_classes, tabulate_assignment
 from pmflib.fitting.information import invert_information
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
@@ -278,7 +279,8 @@ def class_regression(
     to_units[0, 1:] = -centre / scale
     to_units[1:, 1:] = np.diag(1 / scale)
     logits = Logits(taken @ to_units, model.rank)
-    solution = first.open_rows(own, correction, penalised=penalised).solve(logits)
+    with working("class_regression"):
+        solution = first.open_rows(own, correction, penalised=penalised).solve(logits, report_step)
     loose = logits.find_separated(solution.parameters, first.weights[own], reference)
     # changes of log-odds over the range of each column
     ranges = np.append(1.0, np.ptp(taken[:, 1:], axis=0))

@@ -95,7 +95,7 @@ def find_long_log(sources: Sequence[Source], config: SourceOptions) -> LongShape
     SourceError
         If the first file cannot be read.
     """
-    names = read_columns(sources[0], config)
+    names = [name for name in read_columns(sources[0], config) if name]
     if not 3 <= len(names) <= MOST_COLUMNS:
         return None
     texts, codes = _read_distinct(sources[0], config, names)
@@ -121,7 +121,7 @@ def note_waves(
     sample = config.sample if shape is None else shape.sample
     if sample is None:
         return None
-    names = read_columns(sources[0], config)
+    names = [name for name in read_columns(sources[0], config) if name]
     if sample not in names:
         return None
     (known,), (rows,) = _read_distinct(sources[0], config, [sample])

@@ -228,6 +228,9 @@ class SourceOptions(Section):
     decimal: Literal[".", ","] = "."
     """CSV only: decimal sign. With a comma, numbers are read as if they had a point, "3,5" as "3.5", except in the
     columns of samples and variables."""
+    header_rows: Annotated[int, Field(ge=1, le=3)] = 1
+    """CSV only: number of rows of the header. The first names the columns; where it repeats a name or leaves it blank,
+    as in exports of surveys, a blank takes the name to its left, followed by that of the second row."""
     columns: tuple[str, ...] | None = None
     """CSV only: names of the columns of files without a header."""
     suffixes: Annotated[tuple[str, ...], Field(min_length=1)] = DATA_SUFFIXES
@@ -252,6 +255,7 @@ class SourceOptions(Section):
         others = {"path", "suffixes", "on_empty_file", "on_unreadable_file", "missing"}
         # unset options of the design are left out, which keeps the identities of artefacts of earlier versions
         others |= {name for name in DESIGN_OPTIONS if getattr(self, name) is None}
+        others |= {"header_rows"} if self.header_rows == 1 else set()
         return self.model_dump(mode="json", exclude=others)
 
     @property

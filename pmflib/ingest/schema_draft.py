@@ -273,6 +273,9 @@ def _count_columns(
     sources: Sequence[Source], config: SourceOptions, notes: list[str]
 ) -> tuple[dict[str, ValueCounts], ValueCounts]:
     header = read_columns(sources[0], config)
+    if header.count("") > 1:
+        notes.append(f"{header.count('')} columns have no name in the header, and are left out")
+        header = [name for name in header if name]
     # a stratum, such as a region, may be a variable; units are too many
     replicates = name_replicates(sources, config).replicate_columns
     design = (config.sample, config.weight, config.psu, *replicates)

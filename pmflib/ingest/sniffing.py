@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pmflib.core.errors import SourceError
+from pmflib.core.texts import list_some
 from pmflib.ingest.chunks import is_parquet
 from pmflib.ingest.csv.byte_stream import UNIT_SEPARATOR, choose_separator, separate_fields
-from pmflib.ingest.csv.rows import DECIMAL_COMMA, open_text
+from pmflib.ingest.csv.rows import DECIMAL_COMMA, join_header, open_text
 from pmflib.ingest.options import WHITESPACE, SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 from pmflib.schema.variable import read_number
@@ -73,9 +74,31 @@ def sniff_source(
         decimal, note = find_decimal(split, config)
         config = config.model_copy(update={"decimal": decimal})
         notes += [note] if note else []
-    if "columns" not in given:
+    if "header_rows" not in given and "columns" not in given:
+        n_rows = count_header_rows(split.rows)
+        if n_rows > 1:
+            config = config.model_copy(update={"header_rows": n_rows})
+            names = join_header(split.rows[:n_rows])
+            notes.append(
+                f"the header has {n_rows} rows, of which columns are named {list_some(names, 4)}; if it has one: "
+                "pmf infer --header-rows 1"
+            )
+    if "columns" not in given and config.header_rows == 1:
         config = _name_columns(files[0], split, config, notes)
     return config, notes
+
+
+def count_header_rows(rows: Sequence[Sequence[str]]) -> int:
+    """Count the rows of a header: three in exports of Qualtrics, two where words of the second fill blank names."""
+    if len(rows) > 3 and all(field.startswith('{"ImportId"') for field in rows[2]):
+        return 3
+    blank = [place for place, name in enumerate(rows[0]) if not name.strip()] if rows else []
+    is_filled = len(rows) > 2 and all(
+        "".join(rows[1][place : place + 1]).strip() for place in blank
+    )
+    if len(blank) < 2 or not is_filled or any(read_number(field) is not None for field in rows[1]):
+        return 1
+    return 2
 
 
 def name_columns(width: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import lzma
 import posixpath
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ DIGEST_BYTES = 1 << 20
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Suffixes of compressed files."""
+_END_OF_PATH = re.compile(r"[?#]")
 FREE_BYTES, MOST_EXPANSION = 1 << 30, 500
 """Limits of compressed files, a few of whose bytes may hold any number: up to ``FREE_BYTES`` of text, or
 ``MOST_EXPANSION`` times the file. Answers of 1 % each, which hardly any survey has, are 200 times as large as their
@@ -316,8 +318,7 @@ def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list
         )
     sources = []
     for p in paths:
-        # the signature of a URL is secret and changes, and so is not part of the name
-        name = mask_secrets(posixpath.relpath(p, base) if base else p)
+        name = _name_file(p, base)
         if chosen or _is_data(name, suffixes):
             # a file of unknown size does not count as empty
             size = sizes[p]
@@ -330,6 +331,15 @@ def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list
             f"with none of {list(suffixes)}; name a file, or set source.suffixes"
         )
     return sources
+
+
+def _name_file(path: str, base: str) -> str:
+    """Name of a file below a folder; what follows the path of a URL may be a secret, and changes."""
+    start = _END_OF_PATH.search(path) if "://" in path else None
+    end = _END_OF_PATH.search(masked := mask_secrets(path))
+    query = masked[end.start() :] if start and end else ""
+    path = path[: start.start()] if start else path
+    return mask_secrets(posixpath.relpath(path, base) if base else path) + query
 
 
 def _is_data(name: str, suffixes: tuple[str, ...]) -> bool:

@@ -197,6 +197,7 @@ def _find_splits(
         "encoding": config.encoding,
         "header": config.columns is None,
         "piece": chunks.FILE_CHUNK_BYTES,
+        **({} if config.header_rows == 1 else {"header_rows": config.header_rows}),
     }
     found: dict[str, Entry | PmfError] = {}
     items: list[tuple[Source, int, int]] = []

@@ -37,6 +37,9 @@ class DraftOptions:
         flags=("--header/--no-header",),
         show_default="detected",
     )
+    header_rows: int | None = option(
+        None, "Number of rows of the header, 1 to 3.", min=1, max=3, show_default="detected"
+    )
     delimiter: str | None = option(
         None,
         "Delimiter of CSV files; \\t is a tab, whitespace is any run of blanks.",
@@ -105,6 +108,7 @@ class DraftOptions:
             "delimiter": None if self.delimiter is None else self.delimiter.replace("\\t", "\t"),
             "encoding": self.encoding,
             "decimal": self.decimal,
+            "header_rows": self.header_rows,
             "columns": None if self.columns is None else tuple(self.columns.split(",")),
         }
         found |= {name: value for name, value in read.items() if value is not None}

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.deploy.test_deployment import (
@@ -81,6 +82,17 @@ def test_unit__restarts_and_stops_by_itself(unit):
     assert service == {"User": ["pmf"], "Restart": ["always"], "KillMode": ["mixed"]}
     assert 30 <= int(list_values(unit, "TimeoutStopSec")[0]) <= 300
     assert list_values(unit, "EnvironmentFile") == ["/etc/pmf/environment", "/etc/pmf/secrets"]
+
+
+@pytest.mark.parametrize(
+    "path", [*UNITS, ROOT / "deploy" / "README.md"], ids=lambda path: path.name
+)
+def test_dask__pages_too_are_for_this_machine_alone(path):
+    # without a dashboard, its server listens all the same
+    commands = re.findall(r".*dask (?:scheduler|worker) .*--host .*", path.read_text("utf-8"))
+    assert bool(commands) == ("dask" in path.name or path.suffix == ".md")
+    for command in commands:
+        assert re.search(r"--host 127\.0\.0\.1 .*--dashboard-address 127\.0\.0\.1:", command)
 
 
 def test_environment__has_the_variables_of_the_other_one():
@@ -213,6 +225,26 @@ def test_services__a_stopped_run_goes_on_and_makes_a_live_model(machine):
     assert read_live(config).kind == "model"
     finished = set(json.loads(machine.site.run(sys.executable, "-c", FINISHED, address)))
     assert "count-fold" in finished
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_services__listen_to_this_machine_alone(machine):
+    def list_listening():
+        parents = [
+            psutil.Process(each.pid) for each in machine.site.processes if each.poll() is None
+        ]
+        found = [own for each in parents for own in (each, *each.children(recursive=True))]
+        return {
+            (" ".join(each.cmdline())[-80:], *connection.laddr)
+            for each in found
+            for connection in each.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+
+    # the server; the scheduler and its page; two nannies; two workers and their pages
+    machine.site.wait_for(lambda: len(list_listening()) >= 9)
+    assert {address for _, address, _ in list_listening()} == {"127.0.0.1"}, list_listening()
 
 
 @pytest.mark.slow

@@ -46,6 +46,9 @@ CALLS = {
     ),
     "select_rank": lambda codes, counts: pmf.select_rank(counts, ranks=[1, 2]),
     "aggregate": lambda codes, counts: pmf.crowd.aggregate(LABELS),
+    "class_regression": lambda codes, counts: pmf.class_regression(
+        pmf.fit(counts, 2).model, codes, {"x": np.linspace(0, 1, 300)}
+    ),
 }
 
 

@@ -151,3 +151,36 @@ def test_fit__says_that_boosting_predicts_better_where_one_state_cannot(n_rows, 
     first = found.result_.notes[0]
     assert first.startswith("boosting predicts 'target' better") == is_compared
     assert found.result_.trial is not None
+
+
+def draw_interval(n_rows, seed):
+    """A class that depends on a narrow interval of the first of two numbers, and the numbers."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.random((n_rows, 2)), columns=["inside", "noise"])
+    X.loc[::9, "inside"] = np.nan
+    chance = np.where((X["inside"] > 0.45) & (X["inside"] < 0.55), 0.95, 0.05)
+    return X, (rng.random(n_rows) < chance).astype(int)
+
+
+def test_fit__cuts_by_the_class_where_quantiles_miss_its_interval(tmp_path):
+    X, y = draw_interval(1500, 0)
+    model = pmf.PMFClassifier(rank=2, bins=3).fit(X, y)
+    inside, noise, _ = model.model_.schema
+    # the last rows of the interval may share their bin with their neighbours: labels are random
+    assert all(np.abs(np.array(inside.edges) - end).min() < 0.02 for end in (0.45, 0.55))
+    assert noise.cardinality == 3
+    test, truth = draw_interval(1000, 1)
+    # no bin of a third of the rows has a majority of the rarer class
+    assert model.score(test, truth) > 1 - truth.mean() + 0.04
+    model.save(tmp_path / "model")
+    again = pmf.PMFClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(test), model.predict_proba(test))
+
+
+def test_fit__numbers_that_say_nothing_and_a_given_schema_keep_their_cuts():
+    X, y = draw_interval(600, 2)
+    alone = pmf.PMFClassifier(rank=2, bins=3).fit(X[["noise"]], y)
+    assert alone.model_.schema[0].cardinality == 3
+    given = pmf.Schema.infer(X)
+    model = pmf.PMFClassifier(rank=2, schema=given).fit(X, y)
+    assert model.model_.schema.variables[:2] == given.variables

@@ -24,16 +24,13 @@ def count(codes):
 
 @pytest.fixture(scope="module")
 def known():
-    """Dependence of folds of 300 samples, and their counts."""
-    folds = count_pairs(draw_codes(300, SIZES), SCHEMA, n_folds=N_FOLDS).tables
-    reference = folds.sum(axis=0)
-    return measure_folds(SCHEMA, folds, reference), reference
+    """Counts of folds of 300 samples."""
+    return list(count_pairs(draw_codes(300, SIZES), SCHEMA, n_folds=N_FOLDS).tables)
 
 
-def measure(known, inside, across=None):
+def measure(known, inside, across=0):
     """Standard deviations by guard, and the subject of the column."""
-    across = np.zeros_like(inside) if across is None else across
-    found = measure_young(SCHEMA, known[0], inside, across, known[1])
+    found = measure_young(SCHEMA, known, inside, inside + across)
     return {each.guard: each.value for each in found} | {"column": found[1].subject}
 
 
@@ -74,17 +71,18 @@ def test_measure_young__answers_of_other_people(known):
 
 
 def test_measure_young__too_little_to_compare(known):
-    empty = np.zeros_like(known[1])
-    assert set(measure(known, empty).values()) >= {None}
-    one = measure_folds(SCHEMA, [empty] * N_FOLDS, empty)
-    found = measure_young(SCHEMA, one, count(draw_codes(50, SIZES)), empty, empty)
-    assert [each.value for each in found] == [None, None, None]
+    empty = np.zeros_like(known[0])
+    new = count(draw_codes(50, SIZES))
+    for found in (measure(known, empty), measure([empty] * N_FOLDS, new)):
+        assert [each for name, each in found.items() if name != "column"] == [None] * 3
 
 
 def test_compare_dependence__is_nan_where_nobody_answers(known):
     codes = draw_codes(200, SIZES, seed=1)
     codes[:, 4] = -1
-    found = compare_dependence(known[0], Dependence.measure(SCHEMA, count(codes), known[1]))
+    reference = np.sum(known, axis=0)
+    new = Dependence.measure(SCHEMA, count(codes), reference)
+    found = compare_dependence(measure_folds(SCHEMA, known, reference), new)
     assert np.isnan(found).tolist() == [False] * 4 + [True, False]
 
 

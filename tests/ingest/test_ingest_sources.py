@@ -90,6 +90,21 @@ def test_find_sources__url():
     files.rm("/find", recursive=True)
 
 
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        ("", "x.csv"),
+        ("?sig=hunter2&page=1", "x.csv?sig=***&page=1"),
+        ("#hunter2", "x.csv#***"),
+        ("?hunter2", "x.csv?***"),
+        ("?page=1#hunter2", "x.csv?page=1#***"),
+    ],
+)
+def test_name_file__nothing_of_a_url_after_its_path_but_what_is_harmless(end, name):
+    assert sources._name_file(f"https://host/day/x.csv{end}", "https://host/day") == name
+    assert sources._name_file("day/x#1.csv", "day") == "x#1.csv"
+
+
 def test_find_sources__refuses_what_is_not_there(tmp_path):
     for path, named in (
         (str(tmp_path / "none.csv"), r"none\.csv"),

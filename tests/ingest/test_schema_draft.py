@@ -6,6 +6,7 @@ import pytest
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.schema_draft import draft_schema, number_columns
+from pmflib.ingest.sniffing import sniff_source
 from pmflib.ingest.sources import find_sources
 from pmflib.schema.drafting.level_order import natural_key
 
@@ -175,3 +176,40 @@ def test_draft_schema__cells_with_several_answers_are_named(tmp_path):
     drafted = draft_schema(find_sources(str(tmp_path)), config)
     assert "channels" not in drafted.schema
     assert "several answers in a cell, 8 of them" in drafted.columns["channels"].note
+
+
+TWO_ROWS = "id,Seen any?,Which seen?,,,Age\n,Response,A,B,C,Response\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "names"),
+    [
+        (TWO_ROWS, ("Seen any?", "Which seen?: A", "Which seen?: B", "Which seen?: C", "Age")),
+        (
+            "id,s,a,b,c,age\nIdentifier,Seen any?,A,B,C,Age\n"
+            + ",".join(['"{""ImportId"":""Q""}"'] * 6),
+            ("s", "a", "b", "c", "age"),
+        ),
+    ],
+)
+def test_draft_schema__a_header_of_several_rows(head, names, tmp_path):
+    rows = [f"r{n},{'yn'[n % 2]},{'A' * (n % 3)},B,{n % 2},{20 + n % 9}" for n in range(60)]
+    text = "\n".join([head.rstrip("\n"), *rows])
+    (tmp_path / "a.csv").write_text(text + "\n")
+    sources = find_sources(str(tmp_path))
+    config, notes = sniff_source(sources, WIDE, ())
+    assert config.header_rows == head.rstrip("\n").count("\n") + 1
+    assert "--header-rows" in notes[-1]
+    drafted = draft_schema(sources, config)
+    assert drafted.schema.names == names
+    assert drafted.schema["Age" if "Age" in names else "age"].cardinality == 9
+
+
+def test_draft_schema__columns_without_a_name_are_left_out(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,,\n" + "1,x,u,v\n2,y,,\n" * 20)
+    sources = find_sources(str(tmp_path))
+    config, _ = sniff_source(sources, WIDE, ())
+    assert config.header_rows == 1
+    drafted = draft_schema(sources, config)
+    assert drafted.schema.names == ("a", "b")
+    assert any("2 columns have no name" in note for note in drafted.notes)

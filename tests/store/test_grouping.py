@@ -29,8 +29,8 @@ def test_group_blocks__covers_every_block_once_in_order(sizes):
 @pytest.mark.parametrize(
     ("size", "n_blocks", "n_groups"),
     [
-        (1, 20, 1),
-        (1, 1000, 8),
+        (1, 20, 3),
+        (1, 1000, 63),
         (1, 100_000, 64),
         (MIN_GROUP, 640, 64),
         (MAX_GROUP // 4, 1000, 250),

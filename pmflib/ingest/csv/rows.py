@@ -6,7 +6,9 @@ import csv
 import io
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, zip_longest
 from typing import IO
 
 import numpy as np
@@ -346,16 +348,17 @@ def _split_head(
 
     try:
         rows = csv.reader(lines(), delimiter=choose_separator(config.delimiter))
-        header = next((row for row in rows if row), None)
+        found = list(islice((row for row in rows if row), config.header_rows))
     except csv.Error as error:
         raise SourceError(
             f"{source.name}: its header cannot be read as CSV ({error}); check source.delimiter"
         ) from error
-    if header is None or len(head) == used >= HEADER_BYTES - len(_BOM):
+    if not found or len(head) == used >= HEADER_BYTES - len(_BOM):
         raise SourceError(
             f"{source.name}: no header in its first {len(head)} bytes; "
             "add one, or name the columns in source.columns"
         )
+    header = join_header(found)
     try:
         [name.encode() for name in header]
     except UnicodeEncodeError:
@@ -367,6 +370,21 @@ def _split_head(
     if len(config.delimiter) > 1:
         header = [name.replace(UNIT_SEPARATOR, config.separator) for name in header]
     return header, whole, n_mark + used
+
+
+def join_header(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Name the columns by the rows of a header: see `SourceOptions.header_rows`."""
+    first = list(rows[0])
+    if len(rows) == 1 or (all(first) and len(set(first)) == len(first)):
+        return first
+    groups: list[str] = []
+    for name in first:
+        groups.append(name.strip() or (groups[-1] if groups else ""))
+    times = Counter(groups)
+    return [
+        f"{group}: {name}" if name.strip() and times[group] > 1 else group
+        for group, name in zip_longest(groups, rows[1][: len(groups)], fillvalue="")
+    ]
 
 
 def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:

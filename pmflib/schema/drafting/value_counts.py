@@ -186,15 +186,25 @@ def make_bins(points: FloatArray, weights: FloatArray, bins: int) -> Bins:
     interior = np.array(sorted(edge for edge in edges if edge > points[0]))
     if not interior.size:
         interior = points[1:2]
-    bin_of = np.searchsorted(interior, points, side="right")
+    return Bins(*describe_bins(points, weights, interior), tuple(points[heavy].tolist()))
+
+
+def describe_bins(
+    points: FloatArray, weights: FloatArray, edges: FloatArray
+) -> tuple[tuple[float, ...], tuple[str, ...], tuple[float, ...]]:
+    """Return edges, labels and means of the bins of numbers, as in `Bins`.
+
+    Parameters
+    ----------
+    points, weights
+        As for `make_bins`.
+    edges
+        Interior edges, increasing; there are numbers in every bin.
+    """
+    bin_of = np.searchsorted(edges, points, side="right")
     means = np.bincount(bin_of, weights * points) / np.bincount(bin_of, weights)
-    bounds = [f"{edge:g}" for edge in interior]
+    bounds = [f"{edge:g}" for edge in edges]
     if len(set(bounds)) < len(bounds):
-        bounds = [repr(edge) for edge in interior.tolist()]
+        bounds = [repr(edge) for edge in edges.tolist()]
     labels = [f"[{a}, {b})" for a, b in zip(["-inf", *bounds], [*bounds, "inf"], strict=True)]
-    return Bins(
-        tuple(interior.tolist()),
-        tuple(labels),
-        tuple(means.tolist()),
-        tuple(points[heavy].tolist()),
-    )
+    return tuple(edges.tolist()), tuple(labels), tuple(means.tolist())

@@ -7,7 +7,7 @@ equations that are sums over rows, whose terms also give standard errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -355,8 +355,17 @@ class Assigned:
     def _inverse(self) -> FloatArray:
         return np.asarray(np.linalg.inv(self.errors), np.float64)
 
-    def solve(self, design: Design) -> Solution:
+    def solve(
+        self, design: Design, on_step: Callable[[int, int, str], None] = lambda *_: None
+    ) -> Solution:
         """Estimate the parameters of a design by EM and Newton's method.
+
+        Parameters
+        ----------
+        design
+            The design.
+        on_step
+            Called before each step with its number, their maximum, and what it is.
 
         References
         ----------
@@ -366,6 +375,7 @@ class Assigned:
         parameters = design.update(design.start(), self.shares * self.weights[:, None])
         converged, total = False, float(self.weights.sum())
         for step in range(MAX_STEPS):
+            on_step(step, MAX_STEPS, "steps of Newton's method at most")
             updated = design.update(parameters, self._expect(design, parameters))
             if step < 3:
                 parameters = updated

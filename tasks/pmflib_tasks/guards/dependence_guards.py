@@ -6,7 +6,7 @@ dependence of each fold by the counts of all others has a mean and a standard de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -168,7 +168,7 @@ def count_inside(samples: IntArray, levels: IntArray, schema: Schema) -> IntArra
 
 
 def measure_young(
-    schema: Schema, known: Dependence, inside: IntArray, across: IntArray, reference: IntArray
+    schema: Schema, folds: Sequence[IntArray], inside: IntArray, new: IntArray
 ) -> list[Measurement]:
     """Compare new answers with folds: guards ``joint_agreement``, ``column_agreement``, ``sample_agreement``.
 
@@ -176,16 +176,17 @@ def measure_young(
     ----------
     schema
         Variables and levels.
-    known
-        Dependence of the folds of earlier samples.
-    inside, across
-        int64 of shape (n_levels, n_levels), upper triangles: pairs of new answers, and of new answers with earlier
-        answers of the same samples.
-    reference
-        Pair counts of all earlier samples.
+    folds
+        Pair counts of each fold of earlier samples, int64 of shape (n_levels, n_levels), upper triangles.
+    inside, new
+        Pairs of new answers with each other, and with all answers of the same samples, counted in the same way.
     """
-    inner = compare_dependence(known, Dependence.measure(schema, inside, reference))
-    outer = compare_dependence(known, Dependence.measure(schema, across, reference))
+    reference = np.sum(folds, axis=0)
+    known = measure_folds(schema, folds, reference)
+    inner, outer = (
+        compare_dependence(known, Dependence.measure(schema, counts, reference))
+        for counts in (inside, np.maximum(new - inside, 0))
+    )
     worst = int(np.nan_to_num(inner[:-1], nan=-1.0).argmax())
     name = schema.names[worst]
     compared = [

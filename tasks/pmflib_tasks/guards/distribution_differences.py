@@ -75,18 +75,15 @@ def compare_singles(
     """
     cells = np.stack([levels.align(first, levels.first), levels.align(second, levels.second)])
     found = measure_distances(cells, levels.offsets)
-    changes = [
-        VariableChange(
-            name,
-            float(found.total_variation[index]),
-            float(found.by_chance[index]),
-            float(found.stability_index[index]),
-            int(found.n_first[index]),
-            int(found.n_second[index]),
-        )
-        for index, name in enumerate(levels.names)
-        if min(found.n_first[index], found.n_second[index]) > 0
-    ]
+    columns = (
+        found.total_variation,
+        found.by_chance,
+        found.stability_index,
+        found.n_first,
+        found.n_second,
+    )
+    compared = map(VariableChange, levels.names, *(column.tolist() for column in columns))
+    changes = [each for each in compared if min(each.n_first, each.n_second) > 0]
     return sorted(changes, key=lambda change: change.by_chance - change.total_variation)
 
 

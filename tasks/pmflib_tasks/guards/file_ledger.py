@@ -131,14 +131,18 @@ def _read_codes(store: Store, steps: Sequence[FileStep], schema: Schema) -> IntA
 def _read_keys(store: Store, steps: Sequence[FileStep], schema: Schema, layout: str) -> HashArray:
     """Read a key of the sample and the level of each answer of some spills."""
     rows = read_answers(store, steps, schema, layout)
-    hashes, levels = hash_identifiers(rows.samples), rows.values
-    if levels.ndim == 2:
-        samples, variables = np.nonzero(levels >= 0)
-        hashes = hashes[samples]
-        levels = schema.offsets[variables] + levels[samples, variables]
-    answered = levels >= 0
-    keys: HashArray = hashes[answered] + ODD * levels[answered].astype(np.uint64)
+    answered, levels = list_levels(rows.values, schema)
+    keys: HashArray = hash_identifiers(rows.samples)[answered] + ODD * levels.astype(np.uint64)
     return keys
+
+
+def list_levels(values: IntArray, schema: Schema) -> tuple[IntArray, IntArray]:
+    """List the row and the level of each answer of spilled rows: levels of long rows, codes of wide ones."""
+    if values.ndim == 1:
+        answered = np.flatnonzero(values >= 0)
+        return answered, values[answered].astype(np.int64)
+    answered, variables = np.nonzero(values >= 0)
+    return answered, schema.offsets[variables] + values[answered, variables]
 
 
 def read_answers(

@@ -21,10 +21,7 @@ from pmflib.counting.cell_changes import merge_changes
 from pmflib.counting.pair_counts import PairCounts, load_fold_singles, load_shape
 from pmflib.counting.stored_tables import StoredTables
 from pmflib.ingest.dataset.accounts import Account
-from pmflib.ingest.dataset.file_accounts import (
-    find_summary,
-    read_files,
-)
+from pmflib.ingest.dataset.file_accounts import find_summary, read_files
 from pmflib.ingest.dataset.layering import join_keys
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.ingest.dataset.spills import Spill, is_among
@@ -33,12 +30,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import FileStep, list_file_steps
 from pmflib.store.file_digests import holds, read_checked
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.dependence_guards import (
-    can_compare,
-    count_inside,
-    measure_folds,
-    measure_young,
-)
+from pmflib_tasks.guards.dependence_guards import can_compare, count_inside, measure_young
 from pmflib_tasks.guards.drift import (
     MOST_LEVELS,
     DriftTests,
@@ -50,6 +42,7 @@ from pmflib_tasks.guards.drift import (
     measure_drift,
 )
 from pmflib_tasks.guards.file_ledger import (
+    list_levels,
     measure_damage,
     measure_empty,
     measure_losses,
@@ -256,12 +249,8 @@ def _compare_with_live(
             dependence = measure_dependence(schema, new, before)
         if is_young and new is not None and can_compare(schema):
             inside = _count_inside(store, schema, layout, changes, now=now, last=last)
-            inside = new if inside is None else inside
             folds = _read_folds(store, last)
-            reference = np.sum(folds, axis=0)
-            known = measure_folds(schema, folds, reference)
-            across = np.maximum(new - inside, 0)
-            young = measure_young(schema, known, inside, across, reference)
+            young = measure_young(schema, folds, new if inside is None else inside, new)
     return skipped, tests, dependence, young
 
 
@@ -284,22 +273,22 @@ def _count_inside(
     rows = read_answers(store, new, schema, layout)
     later = rows.numbers > np.array([starts[step.name] for step in new])[rows.files]
     samples = rows.samples.dictionary_encode().indices.to_numpy()[later].astype(np.int64)
-    levels = rows.values[later].astype(np.int64)
-    if levels.ndim == 2:
-        places, variables = np.nonzero(levels >= 0)
-        samples = samples[places]
-        levels = schema.offsets[variables] + levels[places, variables]
-    return count_inside(samples[levels >= 0], levels[levels >= 0], schema)
+    answered, levels = list_levels(rows.values[later], schema)
+    return count_inside(samples[answered], levels, schema)
 
 
 def _read_folds(store: Store, stages: Mapping[str, Reference]) -> list[IntArray]:
     """Read the pair counts of each fold; those of weighted samples in effective samples."""
     stored = StoredTables(store.locate(stages["counts"]) / PAIRS)
-    folds = [stored.read(fold) for fold in range(stored.n_folds)]
+    return _count_effective(stored, [stored.read(fold) for fold in range(stored.n_folds)])
+
+
+def _count_effective(stored: StoredTables, tables: list[IntArray]) -> list[IntArray]:
+    """Scale weighted pair counts: significance depends on the effective number of samples, not on their weights."""
     if stored.weights is None:
-        return folds
+        return tables
     scale = stored.weights.n_effective / sum(stored.weights.totals)
-    return [np.rint(fold * scale).astype(np.int64) for fold in folds]
+    return [np.rint(table * scale).astype(np.int64) for table in tables]
 
 
 def _skip(guards: Sequence[str], reason: str) -> list[Measurement]:
@@ -475,13 +464,7 @@ def _load_pairs(
         merge_changes(folds).add_to(changes)
     else:
         changes = _load_table(store, now["counts"]) - before
-    if stored.weights is None:
-        return changes, reference, before
-    # significance depends on the effective number of samples, not on the sum of their weights
-    scale = stored.weights.n_effective / sum(stored.weights.totals)
-    changes, reference, before = (
-        np.rint(table * scale).astype(np.int64) for table in (changes, reference, before)
-    )
+    changes, reference, before = _count_effective(stored, [changes, reference, before])
     return changes, reference, before
 
 

@@ -1,0 +1,97 @@
+"""Cuts of continuous variables for a target, used where held-out samples show that they predict it better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray
+from pmflib.core.blocks import DenseBlock, weigh_rows
+from pmflib.core.comparison import compare_samples
+from pmflib.fitting.em_fit import N_FOLDS
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.rivals import LEAST_COMPARED, score_rows
+from pmflib.schema import Schema
+from pmflib.schema.drafting.target_cuts import cut_by_target, recut_variable
+
+Refit = Callable[[DenseBlock, Schema], FitResult]
+"""Fits samples under another schema, with the same options."""
+
+
+def choose_cuts(
+    block: DenseBlock,
+    schema: Schema,
+    target: int,
+    numbers: Mapping[int, FloatArray],
+    result: FitResult,
+    refit: Refit,
+) -> tuple[DenseBlock, Schema, FitResult]:
+    """Compare cuts by the target with the given ones on the fold that neither the cuts nor the fits have seen.
+
+    Parameters
+    ----------
+    block, schema, target
+        All samples with the target observed; their variables; position of the target.
+    numbers
+        Numbers of continuous variables by position, float64 of shape (n_rows,); used where the code is not missing.
+    result
+        Fit with the given cuts; one without a trial is kept.
+    refit
+        Fits the samples with other cuts.
+
+    Returns
+    -------
+    Samples, variables and fit with cuts by the target if these raise the log-likelihood of the target by more than a
+    standard error, otherwise the given ones. A note has the difference.
+    """
+    if result.trial is None or len(block) < LEAST_COMPARED:
+        return block, schema, result
+    is_held_out = block.assign_folds(N_FOLDS) == 0
+    cut, recut = _cut(block, schema, target, numbers, ~is_held_out)
+    if recut == schema:
+        return block, schema, result
+    other = refit(cut, recut)
+    test = block[is_held_out]
+    if other.trial is None or not len(test):
+        return block, schema, result
+    weights = weigh_rows(test) / weigh_rows(test).mean()
+    scores = []
+    for samples, fit in ((cut, other), (block, result)):
+        assert fit.trial is not None
+        hidden = samples.codes[is_held_out].copy()
+        hidden[:, target] = -1
+        scores.append(score_rows(fit.trial.predict_proba(hidden, target), test, target) * weights)
+    gain, error = compare_samples(*scores)
+    names = [
+        each.name
+        for each, old in zip(recut.variables, schema.variables, strict=True)
+        if each != old
+    ]
+    note = (
+        f"cuts of {', '.join(names)} by {schema.names[target]!r} instead of quantiles: log-loss on {len(test):,} "
+        f"held-out rows {-gain:+.3f} +- {error:.3f} nats"
+    )
+    if gain > error:
+        return cut, recut, replace(other, notes=(f"{note}; chosen", *other.notes))
+    return block, schema, replace(result, notes=(*result.notes, f"{note}; not chosen"))
+
+
+def _cut(
+    block: DenseBlock,
+    schema: Schema,
+    target: int,
+    numbers: Mapping[int, FloatArray],
+    is_training: np.ndarray,
+) -> tuple[DenseBlock, Schema]:
+    """Cut continuous variables by the target in training rows; those without an accepted cut stay as they are."""
+    codes, variables = block.codes.copy(), list(schema.variables)
+    for position, values in numbers.items():
+        is_given = block.codes[:, position] >= 0
+        used = is_given & is_training
+        edges = cut_by_target(values[used], block.codes[used, target])
+        if edges.size:
+            variables[position] = recut_variable(variables[position], values[used], edges)
+            codes[is_given, position] = np.searchsorted(edges, values[is_given], side="right")
+    return replace(block, codes=codes), replace(schema, variables=tuple(variables))
