@@ -175,9 +175,9 @@ def show_left_out(logs: Mapping[str, JudgedLog]) -> None:
         evidence, shared = CONSTANTS[best]
         for when, each in judge_confidence(logs[name], taken[name][rule], evidence, shared).items():
             pairs[when].append(each)
-        print_row(name, kept[-1:])
+        print_row(name, kept[-1][None])
         print(f"  {taken[name][rule]} by {RULES[rule]}, {evidence} and {shared}", flush=True)
-    print_row("mean", [np.mean(kept, axis=0)])
+    print_row("mean", np.mean(kept, axis=0)[None])
     print("\nconfidence and share of right labels, with the number of tasks")
     for when, parts in pairs.items():
         show_bins(when, *map(np.concatenate, zip(*parts, strict=True)))
