@@ -96,7 +96,8 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         result = self._fit_classes(both, schema, target, sample_weight)
         block = weigh_samples(DenseBlock(both), sample_weight, schema.weight_decimals)
         if self.schema is None:
-            rank = result.model.rank // self.members
+            # an average has the states of all members
+            rank = max(1, result.model.rank // self.members)
 
             def refit(cut: DenseBlock, recut: Schema) -> FitResult:
                 return self._fit_classes(cut.codes, recut, target, sample_weight, rank)

@@ -12,7 +12,7 @@ from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.comparison import compare_samples
 from pmflib.fitting.em_fit import N_FOLDS
 from pmflib.fitting.fit_result import FitResult
-from pmflib.fitting.rivals import LEAST_COMPARED, score_rows
+from pmflib.fitting.rivals import LEAST_COMPARED, SURE, score_rows
 from pmflib.schema import Schema
 from pmflib.schema.drafting.target_cuts import cut_by_target, recut_variable
 
@@ -43,8 +43,9 @@ def choose_cuts(
 
     Returns
     -------
-    Samples, variables and fit with cuts by the target if these raise the log-likelihood of the target by more than a
-    standard error, otherwise the given ones. A note has the difference.
+    Samples, variables and fit with cuts by the target if these raise the log-likelihood of the target by more than
+    ``SURE`` standard errors, otherwise the given ones: within one error, cuts by the target were worse on other rows
+    (`python -m benchmarks.models.targets --cuts adult`). A note has the difference.
     """
     if result.trial is None or len(block) < LEAST_COMPARED:
         return block, schema, result
@@ -73,7 +74,7 @@ def choose_cuts(
         f"cuts of {', '.join(names)} by {schema.names[target]!r} instead of quantiles: log-loss on {len(test):,} "
         f"held-out rows {-gain:+.3f} +- {error:.3f} nats"
     )
-    if gain > error:
+    if gain > SURE * error:
         return cut, recut, replace(other, notes=(f"{note}; chosen", *other.notes))
     return block, schema, replace(result, notes=(*result.notes, f"{note}; not chosen"))
 
