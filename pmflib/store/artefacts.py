@@ -51,6 +51,9 @@ _UNWRITABLE = {
     errno.EPERM,
     errno.ENOTDIR,
     errno.EISDIR,
+    # a file system without links, by which records are created at most once
+    errno.ENOTSUP,
+    errno.ENOSYS,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,10 @@ def check_quality(
         for name, reference in (stages or {}).items()
     }
     history = read_nights(store, last_run.stages.get("quality") if last_run and last else None)
-    hour = Clock.after(None if last_run is None else last_run.ended, clock)
+    hour = Clock(
+        clock or datetime.now(UTC),
+        None if last_run is None else datetime.fromisoformat(last_run.ended),
+    )
     times = check_dataset_times(store, config.quality, hour, now=now, last=last)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:

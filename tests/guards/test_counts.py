@@ -101,11 +101,11 @@ def test_compare_dependence__moved_margins_are_no_change_of_dependence():
     reference = rng.multinomial(20_000, table.reshape(-1, 9)).reshape(-1, 3, 3)
     size = np.full(3000, 20_000)
     kept = rng.multinomial(500, tilted.reshape(-1, 9)).reshape(-1, 3, 3)
-    found = compare_dependence(kept, carry_dependence(reference, kept), size, (3, 3))
+    found = compare_dependence(kept, carry_dependence(reference, kept), size)
     assert np.mean(found.p_value < 0.01) < 0.02
     assert np.mean(found.least_index > 0.02) < 0.001
     other = rng.multinomial(500, tilted[::-1].reshape(-1, 9)).reshape(-1, 3, 3)
-    found = compare_dependence(other, carry_dependence(reference, other), size, (3, 3))
+    found = compare_dependence(other, carry_dependence(reference, other), size)
     assert np.mean(found.p_value < 0.01) > 0.9
 
 

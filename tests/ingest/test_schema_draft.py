@@ -213,3 +213,14 @@ def test_draft_schema__columns_without_a_name_are_left_out(tmp_path):
     drafted = draft_schema(sources, config)
     assert drafted.schema.names == ("a", "b")
     assert any("2 columns have no name" in note for note in drafted.notes)
+
+
+def test_draft_schema__a_second_row_of_names_where_names_are_repeated(tmp_path):
+    # pandas writes columns of two levels so: pandas-dev/pandas 25286
+    (tmp_path / "a.csv").write_text("q1,q2,q2\n,a,b\n" + "1,2,3\n2,1,1\n" * 20)
+    sources = find_sources(str(tmp_path))
+    with pytest.raises(SourceError, match="--header-rows 2"):
+        draft_schema(sources, WIDE)
+    drafted = draft_schema(sources, WIDE.model_copy(update={"header_rows": 2}))
+    assert drafted.schema.names == ("q1", "q2: a", "q2: b")
+    assert drafted.schema.cardinalities.tolist() == [2, 2, 2]

@@ -1,3 +1,5 @@
+import errno
+import os
 from dataclasses import replace
 
 import pytest
@@ -49,6 +51,19 @@ def test_append_record__never_replaces_the_record_of_another_run(store, monkeypa
     assert append_record(store, "p", replace(RUN, reason="at the same time")).number == 2
     monkeypatch.undo()
     assert [record.reason for record in list_records(store, "p")] == ["better", "at the same time"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOSYS, errno.EPERM])
+def test_append_record__file_system_without_links(store, monkeypatch, number):
+    def link(source, target):
+        raise OSError(number, os.strerror(number), str(source))
+
+    monkeypatch.setattr("pmflib.store.objects.local_folder.os.link", link)
+    with pytest.raises(StoreError, match=r"store\.path"):
+        append_record(store, "p", RUN)
+    monkeypatch.undo()
+    assert list_records(store, "p") == []
+    assert append_record(store, "p", RUN).number == 1
 
 
 def test_find_live__is_what_the_last_record_says(store):

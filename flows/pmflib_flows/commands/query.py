@@ -65,7 +65,12 @@ def query(
 ) -> None:
     """Answer questions with a model: distributions, expected values, quantiles, odds, likely completions."""
     if (question is None) == (file is None):
-        raise ConfigError("give a question, or --file with a question on each line")
+        hint = (
+            f"; {str(config)!r} is read as the pipeline, which comes first"
+            if question is None
+            else ""
+        )
+        raise ConfigError(f"give a question, or --file with a question on each line{hint}")
     if source not in ("both", "counts", "model"):
         raise ConfigError(f"--from is {source!r}; give both, counts or model")
     seconds = _read_budget(budget)

@@ -180,6 +180,8 @@ def _count_bins(proposal: Proposal) -> int:
 
 NAMES_SHOWN = 6
 """Largest number of variables named in a note."""
+NAME_LENGTH = 48
+"""Largest length of a name in a note on several variables, characters: headers of surveys are whole questions."""
 
 
 def share_codes(
@@ -230,7 +232,9 @@ def note_strays(proposals: Mapping[str, Proposal]) -> list[str]:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """List the first names of variables and the number of others."""
+    """List the first names of variables and the number of others; of several, long ones without their middle."""
+    if len(names) > 1:
+        names = [n if len(n) <= NAME_LENGTH else f"{n[:23]}...{n[-22:]}" for n in names]
     return list_some(names, NAMES_SHOWN)
 
 

@@ -59,12 +59,10 @@ class AlignedLevels:
     @property
     def own_levels(self) -> tuple[IntArray, IntArray]:
         """Level of the first and of the second schema for each aligned level; -1 where there is none."""
-        found = []
-        for aligned in (self.first, self.second):
-            own_levels = np.full(self.n_levels, -1, np.int64)
+        found = np.full((2, self.n_levels), -1, np.int64)
+        for own_levels, aligned in zip(found, (self.first, self.second), strict=True):
             shared = np.flatnonzero(aligned >= 0)
             own_levels[aligned[shared]] = shared
-            found.append(own_levels)
         return found[0], found[1]
 
     @property
@@ -317,20 +315,11 @@ def compare_counts(
         6 * total * np.maximum(degrees, 1)
     )
     statistic = 2 * sum_blocks(ratio.sum(axis=0), offsets) / williams * plain / scale
-    found = measure_distances(cells, offsets)
-    return _conclude(
-        found.n_first,
-        found.n_second,
-        statistic,
-        found.stability_index,
-        found.total_variation,
-        degrees,
-        scale,
-    )
+    return _conclude(measure_distances(cells, offsets), statistic, degrees, scale)
 
 
 def compare_dependence(
-    new: IntArray, expected: FloatArray, n_reference: IntArray, shape: tuple[int, int]
+    new: IntArray, expected: FloatArray, n_reference: IntArray
 ) -> HomogeneityTests:
     """Test new tables of two variables against tables with the same margins and the earlier dependence.
 
@@ -342,8 +331,6 @@ def compare_dependence(
         float64 of the same shape, from `carry_dependence`.
     n_reference
         int64 of shape (n_tests,): number of samples behind the earlier dependence.
-    shape
-        n_levels_1, n_levels_2.
 
     Notes
     -----
@@ -359,13 +346,14 @@ def compare_dependence(
     ratio = xlogy(new, new) - xlogy(new, np.where(new > 0, expected, 1.0))
     statistic = 2 * ratio.sum(axis=(1, 2)) / (np.maximum(n_new, 1) * scale)
     shares = [
-        (side + HALF) / (side.sum(axis=(1, 2), keepdims=True) + HALF * shape[0] * shape[1])
+        (side + HALF) / (side.sum(axis=(1, 2), keepdims=True) + HALF * new[0].size)
         for side in (new, expected)
     ]
     index = ((shares[0] - shares[1]) * np.log(shares[0] / shares[1])).sum(axis=(1, 2))
     variation = np.abs(new - expected).sum(axis=(1, 2)) / (2 * np.maximum(n_new, 1))
     degrees = np.where(n_new >= LEAST_PER_DEGREE * degrees, degrees, 0)
-    return _conclude(n_new, n_reference, statistic, index, variation, degrees, scale)
+    found = Distances(n_new, n_reference, variation, np.zeros_like(variation), index)
+    return _conclude(found, statistic, degrees, scale)
 
 
 def carry_dependence(reference: IntArray, new: IntArray, *, sweeps: int = 20) -> FloatArray:
@@ -477,20 +465,15 @@ def _merge_rare(cells: FloatArray, offsets: IntArray) -> tuple[FloatArray, IntAr
 
 
 def _conclude(
-    n_new: IntArray,
-    n_reference: IntArray,
-    statistic: FloatArray,
-    index: FloatArray,
-    variation: FloatArray,
-    degrees: IntArray,
-    scale: FloatArray,
+    found: Distances, statistic: FloatArray, degrees: IntArray, scale: FloatArray
 ) -> HomogeneityTests:
     """Compute the p-value, and the index minus its expectation with its lower bound."""
     from scipy.special import chdtrc
 
+    n_new, n_reference = found.n_first, found.n_second
     tested = (np.minimum(n_new, n_reference) >= LEAST_COUNTED) & (degrees > 0)
     p_value = np.where(tested, chdtrc(np.maximum(degrees, 1), np.maximum(statistic, 0.0)), 1.0)
-    excess = index - scale * degrees
+    excess = found.stability_index - scale * degrees
     deviation = np.sqrt(2 * scale * (scale * degrees + 2 * np.maximum(excess, 0.0)))
     least = np.where(tested, excess - QUANTILE * deviation, -np.inf)
-    return HomogeneityTests(n_new, n_reference, p_value, excess, least, variation)
+    return HomogeneityTests(n_new, n_reference, p_value, excess, least, found.total_variation)

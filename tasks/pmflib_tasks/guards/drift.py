@@ -223,11 +223,7 @@ def find_file_drift(
             new = family.gather(np.stack([file.level_counts for file in files]), rows)
             new_effect = np.maximum(effect, _spread(new, family.offsets, correlation))
             compared = compare_counts(
-                new.sum(axis=0),
-                reference.sum(axis=0),
-                family.offsets,
-                new_effect,
-                reference_effect,
+                new.sum(axis=0), reference.sum(axis=0), family.offsets, new_effect, reference_effect
             )
             tests.append(DriftTests(family.guard, _name_in(family, subject), compared))
     return tests
@@ -282,14 +278,13 @@ def find_pair_drift(
     tests: list[DriftTests] = []
     for tile in iterate_pairs(offsets, (new, reference), selected=enough, tile_cells=tile_cells):
         counts, earlier = tile.counts
-        n_pairs, *shape = counts.shape
-        edges = np.arange(n_pairs + 1) * (shape[0] * shape[1])
+        edges = np.arange(len(counts) + 1) * counts[0].size
         name = _name_pairs(schema, tile)
         joint = compare_counts(counts.ravel(), earlier.ravel(), edges)
         tests.append(DriftTests("pair_drift", name, joint))
         expected = carry_dependence(earlier, counts)
         n_reference = earlier.sum(axis=(1, 2))
-        compared = compare_dependence(counts, expected, n_reference, (shape[0], shape[1]))
+        compared = compare_dependence(counts, expected, n_reference)
         tests.append(DriftTests("dependence_drift", name, compared))
     return tests
 

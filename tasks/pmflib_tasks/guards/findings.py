@@ -172,14 +172,11 @@ def refuse_empty(rows: DatasetAccount) -> None:
     """
     if rows.rows_encoded and rows.observed:
         return
-    why = ", ".join(f"{reason} {n:,}" for reason, n in rows.reasons.items())
+    why = ", ".join(f"{reason} {n:,}" for reason, n in rows.reasons.items()) or "none"
     what = "no row was encoded" if not rows.rows_encoded else "no row holds an answer"
     raise SourceError(
-        f"{what}, of {rows.rows_in:,} rows read"
-        + (f" (in quarantine: {why})" if why else "")
-        + "; "
-        "the live model, if there is one, stays. Check the files and the quarantine: does a file have only a header, "
-        "or another scale, encoding or layout?"
+        f"{what}, of {rows.rows_in:,} rows read (in quarantine: {why}); the live model, if there is one, stays. Check "
+        "the files and the quarantine: does a file have only a header, or another scale, encoding or layout?"
     )
 
 
@@ -203,10 +200,8 @@ def hold_back(findings: Sequence[Finding], command: str = "pmf run", named_in: s
     stopped = [each for each in findings if each.action == "stop"]
     if not stopped:
         return
-    if named_in and any(each.named for each in stopped):
-        named_in = f"\nWorkers are named in {named_in}"
-    else:
-        named_in = ""
+    is_named = named_in and any(each.named for each in stopped)
+    where = f"\nWorkers are named in {named_in}" if is_named else ""
     lines = [
         f"  {each.guard}: {each.sentence} (measured {each.measured:.3g}, limit {each.limit:.3g}); "
         f"{GUARDS[each.guard].remedy}"
@@ -217,7 +212,7 @@ def hold_back(findings: Sequence[Finding], command: str = "pmf run", named_in: s
         f"held back by {len(stopped)} findings on the new data, of {guards}; nothing was fitted, and the live model "
         "stays:\n"
         + "\n".join(lines)
-        + named_in
+        + where
         + f"\nTo accept these data once: `{command} --accept-quality`. To accept such data in future: change the "
         "limits in [quality]"
     )

@@ -95,9 +95,7 @@ def measure_night(night: Night, history: Sequence[Night]) -> list[Measurement]:
             says_nothing=says_nothing,
         ),
         _measure_shares(
-            "agreement",
-            "{:,} of {:,} rows that other files repeat agree with them",
-            agreeing,
+            "agreement", "{:,} of {:,} rows that other files repeat agree with them", agreeing
         ),
         _compare_dependence(night, history),
     ]

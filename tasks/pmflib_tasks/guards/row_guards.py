@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 
+from pmflib.core.texts import abridge_names, list_some
 from pmflib.display.summary import percent
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
@@ -168,8 +169,7 @@ def measure_rows(
 def _list_counts(counts: Mapping[str, int]) -> str:
     """List names with their counts, by falling count."""
     listed = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    shown = ", ".join(f"{name} {n:,}" for name, n in listed[:NAMES_SHOWN])
-    return shown + (", ..." if listed[NAMES_SHOWN:] else "")
+    return list_some([f"{name} {n:,}" for name, n in listed], NAMES_SHOWN)
 
 
 def _find_equal_bytes(files: Sequence[FileAccount]) -> list[Measurement]:
@@ -197,10 +197,7 @@ def _measure_losses(
         return
     missing = [file.name for file in changes.missing]
     said = f"{len(missing)} files of the last run are gone"
-    if missing:
-        said += f": {', '.join(missing[:NAMES_SHOWN])}"
-    if missing[NAMES_SHOWN:]:
-        said += f" and {len(missing) - NAMES_SHOWN} more"
+    said += f": {list_some(missing, NAMES_SHOWN)}" if missing else ""
     yield Measurement("missing_files", "all files", len(missing), said)
     before, now = last_account.rows_encoded, account.rows_encoded
     lost = max(before - now, 0) / max(before, 1)
@@ -281,11 +278,8 @@ def find_new_columns(
     for change in changes.new:
         new = [name for name in change.file.ignored_columns if name not in before]
         if new:
-            shown = ", ".join(map(repr, new[:NAMES_SHOWN])) + (", ..." if new[NAMES_SHOWN:] else "")
-            name = change.file.name
-            said = (
-                f"{name}: {len(new)} columns that are neither in the schema nor in {where}: {shown}"
-            )
+            name, shown = change.file.name, abridge_names(new, NAMES_SHOWN)
+            said = f"{name}: {len(new)} columns neither in the schema nor in {where}: {shown}"
             found.append(Measurement("new_columns", name, len(new), said))
     said = "no file has a new column outside the schema"
     return found or [Measurement("new_columns", "all files", 0, said)]

@@ -123,18 +123,16 @@ def check_dataset(
     )
     night, superseded = (None, []) if last is None else _measure_night(store, now, last, changes)
     measured += superseded
-    skipped, tests, dependence, young = _compare_with_live(
+    compared, tests, dependence = _compare_with_live(
         store, schema, layout, changes, now=now, last=last, live=live, is_young=is_young(history)
     )
-    measured += [*skipped, *young, *measure_drift(tests, config)]
+    measured += [*compared, *measure_drift(tests, config)]
     nights = list(history)
     if night is not None:
         night = replace(night, dependence=dependence)
-        measured += [
-            each
-            for each in measure_night(night, history)
-            if each.guard not in {other.guard for other in young}
-        ]
+        # the guards of a young pipeline have measured the dependence already
+        done = {each.guard for each in compared}
+        measured += [each for each in measure_night(night, history) if each.guard not in done]
         nights = [*history, night][-NIGHTS_KEPT:]
     return assess(measured, config), nights
 
@@ -209,21 +207,20 @@ def _compare_with_live(
     last: Mapping[str, Reference] | None,
     live: Mapping[str, Reference] | None,
     is_young: bool,
-) -> tuple[list[Measurement], list[DriftTests], float | None, list[Measurement]]:
+) -> tuple[list[Measurement], list[DriftTests], float | None]:
     """Compare new rows with the data of the live model.
 
     Returns
     -------
-    Guards that do not apply, tests, dependence of pairs, and the comparison with folds, for a young pipeline.
+    Measurements of guards that do not apply, and those of a young pipeline; tests; dependence of pairs.
     """
     if live is None or last is None:
         reason = "there is no live model to compare with"
-        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None, []
+        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None
     if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
         reason = "the schema has changed since the live model was made"
-        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None, []
-    skipped: list[Measurement] = []
-    young: list[Measurement] = []
+        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None
+    measured: list[Measurement] = []
     tests: list[DriftTests] = []
     dependence = None
     if any(change.file.rows.rows_encoded for change in changes.new):
@@ -231,17 +228,17 @@ def _compare_with_live(
         data = LiveData(read_files(store, live["dataset"]), singles)
         tests += find_file_drift(schema, layout, data, changes.new)
     else:
-        skipped += _skip(FILE_GUARDS, "no new rows to compare")
+        measured += _skip(FILE_GUARDS, "no new rows to compare")
     if now["counts"].digest == last["counts"].digest:
-        skipped += _skip(PAIR_GUARDS, "no new samples to compare")
+        measured += _skip(PAIR_GUARDS, "no new samples to compare")
     elif schema.n_levels > MOST_LEVELS:
         reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
-        skipped += _skip(PAIR_GUARDS, reason)
+        measured += _skip(PAIR_GUARDS, reason)
     else:
         added, reference, before = _load_pairs(store, now, last, live)
         if added.min(initial=0) < 0:
             # old and new answers of one sample have neither the old nor the new dependence
-            skipped += _skip(PAIR_GUARDS, "samples were removed or changed")
+            measured += _skip(PAIR_GUARDS, "samples were removed or changed")
         else:
             tests += find_pair_drift(schema, added, reference)
         # compared with all earlier nights, whether or not they made a model
@@ -249,9 +246,10 @@ def _compare_with_live(
             dependence = measure_dependence(schema, new, before)
         if is_young and new is not None and can_compare(schema):
             inside = _count_inside(store, schema, layout, changes, now=now, last=last)
-            folds = _read_folds(store, last)
-            young = measure_young(schema, folds, new if inside is None else inside, new)
-    return skipped, tests, dependence, young
+            stored = StoredTables(store.locate(last["counts"]) / PAIRS)
+            folds = _count_effective(stored, [stored.read(fold) for fold in range(stored.n_folds)])
+            measured += measure_young(schema, folds, new if inside is None else inside, new)
+    return measured, tests, dependence
 
 
 def _count_inside(
@@ -275,12 +273,6 @@ def _count_inside(
     samples = rows.samples.dictionary_encode().indices.to_numpy()[later].astype(np.int64)
     answered, levels = list_levels(rows.values[later], schema)
     return count_inside(samples[answered], levels, schema)
-
-
-def _read_folds(store: Store, stages: Mapping[str, Reference]) -> list[IntArray]:
-    """Read the pair counts of each fold; those of weighted samples in effective samples."""
-    stored = StoredTables(store.locate(stages["counts"]) / PAIRS)
-    return _count_effective(stored, [stored.read(fold) for fold in range(stored.n_folds)])
 
 
 def _count_effective(stored: StoredTables, tables: list[IntArray]) -> list[IntArray]:
@@ -451,7 +443,7 @@ def _load_pairs(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
-) -> tuple[IntArray, IntArray, IntArray]:
+) -> list[IntArray]:
     """Load the changes of pair counts since the last run, and the pair counts of the live model and of the last run."""
     before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
@@ -464,8 +456,7 @@ def _load_pairs(
         merge_changes(folds).add_to(changes)
     else:
         changes = _load_table(store, now["counts"]) - before
-    changes, reference, before = _count_effective(stored, [changes, reference, before])
-    return changes, reference, before
+    return _count_effective(stored, [changes, reference, before])
 
 
 def _load_table(store: Store, counts: Reference) -> IntArray:

@@ -39,13 +39,6 @@ class Clock:
     now: datetime
     last: datetime | None = None
 
-    @classmethod
-    def after(cls, ended: str | None, now: datetime | None = None) -> Clock:
-        """Build a clock from the end of the last run, ISO 8601, and the current time (default: this machine's)."""
-        return cls(
-            now or datetime.now(UTC), None if ended is None else datetime.fromisoformat(ended)
-        )
-
     @property
     def latest(self) -> datetime:
         """The later of the two: after a clock was set back, earlier nights do not lie in the future."""
@@ -87,7 +80,10 @@ def measure_times(
     ------
     Measurements; none for sources without times. Those that pass do not depend on the clock.
     """
-    if not any(file.times is not None and file.times.newest is not None for file in files):
+    spans = {
+        file.name: file.times for file in files if file.times and file.times.newest is not None
+    }
+    if not spans:
         return
     behind = clock.hours_behind
     sentence = "the clock of this machine is not behind the end of the last run"
@@ -101,11 +97,7 @@ def measure_times(
         times, name = change.file.times, change.file.name
         if times is None or times.newest is None or times.oldest is None:
             continue
-        others = [
-            each.times
-            for each in files
-            if each.name != name and each.times is not None and each.times.newest is not None
-        ]
+        others = [each for other, each in spans.items() if other != name]
         yield _measure_future(change, times, others, clock, count_later, future_hours)
         yield _measure_stray(name, times, others)
 

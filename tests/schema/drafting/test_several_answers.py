@@ -12,6 +12,7 @@ from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.schema_draft import draft_schema
 from pmflib.ingest.schema_edits import ColumnEdit, edit_column
 from pmflib.ingest.sources import find_sources
+from pmflib.schema.drafting.table_draft import list_names
 
 CELLS = ["a;c", "b", " c ; a ", None, ";", "NA"] * 20
 TABLE = {"sex": ["f", "m"] * 60, "likes": CELLS}
@@ -93,3 +94,9 @@ def test_tags__several_in_a_cell():
     assert len(log.taggings) == 3
     with pytest.raises(SchemaError, match="split"):
         read_tags(rows, split="|")
+
+
+def test_list_names__questions_are_shortened_in_notes_on_several():
+    asked = "Please state whether you view the following characters favorably or not: Han Solo"
+    assert list_names([asked]) == asked
+    assert list_names([asked, "age"]) == "Please state whether yo...rably or not: Han Solo, age"
