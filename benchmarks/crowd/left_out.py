@@ -9,6 +9,9 @@ constants would be without the log, and what they would give for it:
 * thresholds of `pmflib.crowd.fitting.choose_model`, by the mean error of the nine other logs;
 * factor of the evidence and shared error (`pmflib.crowd.confidence.CalibrationPrior`), by their mean log-loss.
 
+Last a reliability diagram as a table: labels by confidence in bins of a tenth, of all logs together, with the share
+that is right: by the posterior of the method, and calibrated by what the nine other logs choose.
+
 The constants of the package are those of all ten; what is printed for a log that is left out had no part of it.
 """
 
@@ -23,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.crowd.calibration import measure_widths
+from benchmarks.crowd.calibration import Pairs, measure_widths
 from benchmarks.crowd.regimes import LEAST_PROBABILITY, read_judged
 from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.crowd import Aggregation, LabelLog, aggregate
@@ -159,7 +162,8 @@ def show_left_out(logs: Mapping[str, JudgedLog]) -> None:
     """Print what the other logs choose, and what it gives."""
     scores = {name: {m: score_constants(one, m) for m in MODELS} for name, one in logs.items()}
     taken = {name: [one.choose(rule) for rule in RULES] for name, one in logs.items()}
-    kept = []
+    kept: list[np.ndarray] = []
+    pairs: dict[str, list[Pairs]] = {"before": [], "after": []}
     for name in logs:
         others = [each for each in logs if each != name]
         # the same class is the most probable one, whatever the shared error
@@ -169,9 +173,38 @@ def show_left_out(logs: Mapping[str, JudgedLog]) -> None:
         best = int(np.mean(losses, axis=0).argmin())
         kept.append(scores[name][taken[name][rule]][best])
         evidence, shared = CONSTANTS[best]
-        print_row(name, kept[-1:])
+        for when, each in judge_confidence(logs[name], taken[name][rule], evidence, shared).items():
+            pairs[when].append(each)
+        print_row(name, kept[-1][None])
         print(f"  {taken[name][rule]} by {RULES[rule]}, {evidence} and {shared}", flush=True)
-    print_row("mean", [np.mean(kept, axis=0)])
+    print_row("mean", np.mean(kept, axis=0)[None])
+    print("\nconfidence and share of right labels, with the number of tasks")
+    for when, parts in pairs.items():
+        show_bins(when, *map(np.concatenate, zip(*parts, strict=True)))
+
+
+def judge_confidence(
+    one: JudgedLog, model: str, evidence: float, shared: float
+) -> dict[str, Pairs]:
+    """Confidence of the judged tasks and whether their label is right: before calibration, and after."""
+    found, judged = one.found[model], one.truth > -2
+    rule = replace(found.calibration, evidence=evidence, shared_error=shared)
+    each = {"before": found.posterior, "after": rule.apply(one.log.block, found.posterior)}
+    return {
+        when: (shares[judged].max(axis=1), shares[judged].argmax(axis=1) == one.truth[judged])
+        for when, shares in each.items()
+    }
+
+
+def show_bins(title: str, confidence: np.ndarray, right: np.ndarray) -> None:
+    """Print mean confidence, share of right labels and number of tasks of each tenth."""
+    places = np.minimum((confidence * 10).astype(int), 9)
+    for place in np.unique(places):
+        mine = places == place
+        print(
+            f"{title:8}{confidence[mine].mean():8.3f}{right[mine].mean():8.3f}{mine.sum():8}",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ from pmflib.crowd import LabelLog
 Numbers = Mapping[str, float]
 """A number for each method."""
 
+AS_PUBLISHED = {"rotation": "shifted", "order": "each"}
+"""Options of a symmetric factorisation that make it the published algorithm for real logs."""
 OURS: dict[str, tuple[Any, dict[str, Any]]] = {
     "RobSymNMF": ("robust", {"em": False}),
     "RobSymNMF-EM": ("robust", {"max_passes": 10, "tol": 0}),
@@ -26,6 +28,11 @@ OURS: dict[str, tuple[Any, dict[str, Any]]] = {
     "RobSymNMF-EM, each": ({"name": "robust", "order": "each"}, {"max_passes": 10, "tol": 0}),
     "DesSymNMF, each": ({"name": "designated", "order": "each"}, {"em": False}),
     "DesSymNMF-EM, each": ({"name": "designated", "order": "each"}, {"max_passes": 10, "tol": 0}),
+    "DesSymNMF, as published": ({"name": "designated", **AS_PUBLISHED}, {"em": False}),
+    "RobSymNMF equal-weights, as published": (
+        {"name": "equal_weights", **AS_PUBLISHED},
+        {"em": False},
+    ),
     "MultiSPA": ("multispa", {"em": False}),
     "CNMF": ("cnmf", {"em": False}),
     "MV-EM": ("mv_em", {}),
@@ -84,11 +91,11 @@ def find_error(posterior: np.ndarray, log: LabelLog, truth: Mapping[Any, Any]) -
 def show(title: str, columns: Mapping[str, Numbers], *, digits: str = ".2f") -> None:
     """Print a table: methods as rows, "-" where there is no number; columns without any are left out."""
     kept = {head: numbers for head, numbers in columns.items() if numbers}
-    print(f"\n{title}\n{'':28}" + "".join(f"{head:>12}" for head in kept))
+    print(f"\n{title}\n{'':38}" + "".join(f"{head:>12}" for head in kept))
     for method in dict.fromkeys(name for numbers in kept.values() for name in numbers):
         values = (numbers.get(method) for numbers in kept.values())
         cells = (f"{'-' if value is None else format(value, digits):>12}" for value in values)
-        print(f"{method:28}" + "".join(cells), flush=True)
+        print(f"{method:38}" + "".join(cells), flush=True)
 
 
 def average(trials: Iterable[Numbers]) -> dict[str, float]:

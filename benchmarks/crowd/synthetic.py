@@ -31,6 +31,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "RobSymNMF-EM": ("robust", SETTLED),
     "DesSymNMF-EM": ("designated", SETTLED),
     "CNMF-EM": ("cnmf", SETTLED),
+    "RobSymNMF, each": OURS["RobSymNMF, each"],
     "default": ("auto", {}),
 }
 ON_PAIRS: dict[str, Any] = {"RobSymNMF": "robust", "DesSymNMF": "designated"}

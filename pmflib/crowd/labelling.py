@@ -218,7 +218,7 @@ class Labelling:
         See `pmflib.crowd.workers.find_suspicious`.
         """
         names = self.tasks.workers.to_pylist(), self.tasks.classes.to_pylist()
-        return find_suspicious(counts, *names, self.prior, self.copies)
+        return find_suspicious(counts, *names, self.prior, self.copies, self.copied_groups)
 
 
 def sum_left_out(

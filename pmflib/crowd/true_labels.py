@@ -13,7 +13,7 @@ import pyarrow as pa
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import list_near
-from pmflib.crowd.confidence import calibrate_votes
+from pmflib.crowd.confidence import calibrate_votes, describe_sureness
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.label_log import LabelLog
@@ -107,9 +107,13 @@ class Aggregation(Labelling, Summarised):
         passes = self.method, self.n_passes, self.converged
         asked, n_rejected = self.ask_again(LISTED), self.known_quarantine.num_rows
         found = summarise_labels(self.log, self.labels, self.workers, asked, passes, n_rejected)
-        return (
-            replace(found, facts=(*found.facts, ("chosen", self.reason))) if self.reason else found
-        )
+        facts = list(found.facts)
+        if self.confidence.size:
+            n_known = int(self.log.is_known.sum())
+            facts.append(("sureness", describe_sureness(self.confidence, n_known)))
+        if self.reason:
+            facts.append(("chosen", self.reason))
+        return replace(found, facts=tuple(facts))
 
     @property
     def log(self) -> LabelLog:

@@ -180,6 +180,7 @@ def find_suspicious(
     classes: Sequence[str],
     prior: FloatArray,
     copies: Sequence[Copies] = (),
+    groups: Sequence[Sequence[int]] = (),
 ) -> list[SuspiciousWorker]:
     """List workers whose labels are chance or worse, always the same, or copied, the worst first.
 
@@ -193,6 +194,8 @@ def find_suspicious(
         float64 of shape (n_classes,), probabilities.
     copies
         As from `find_copies`; both workers are listed, since it is not known who copied.
+    groups
+        Workers of each group who repeat each other; all of them are listed.
 
     Returns
     -------
@@ -209,6 +212,7 @@ def find_suspicious(
     several = np.maximum(n_labels, 1)
     right, chance = counts.right / several, (counts.given / several[:, None]) @ prior
     guessers = find_guessers(n_labels, right, chance)
+    sizes = {worker: len(group) for group in groups for worker in group}
     found: list[SuspiciousWorker] = []
     for worker in map(int, np.flatnonzero(n_labels >= LEAST_LABELS)):
         usual, n = int(counts.given[worker].argmax()), int(n_labels[worker])
@@ -220,6 +224,8 @@ def find_suspicious(
             reasons.append(f"always {classes[usual]!r}")
         elif guessers[worker]:
             reasons.append("no better than chance")
+        if worker in sizes:
+            reasons.append(f"one of {sizes[worker]} who repeat each other")
         if worker in partners:
             other, pair = partners[worker][0]
             more = f" and of {len(partners[worker]) - 1} more" if partners[worker][1:] else ""

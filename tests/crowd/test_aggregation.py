@@ -1,4 +1,5 @@
 import inspect
+import re
 from dataclasses import fields
 
 import numpy as np
@@ -263,3 +264,19 @@ def test_aggregate__labels_outside_the_classes_are_named_and_leave_tasks_blank()
     assert found.labels["label"].to_pylist() == [None] + ["a"] * 8 + [None]
     assert found.labels["confidence"].to_pylist() == [None] + [1.0] * 8 + [None]
     assert found.summary().tables[0].rows[0][1] == "8"
+
+
+def test_summary__says_how_sure_one_may_be_and_known_labels_narrow_it():
+    table, truth = draw_log(
+        np.random.default_rng(2), n_tasks=150, n_workers=12, n_classes=3, n_labels=5
+    )
+    known = dict(enumerate(truth[:50].tolist()))
+    gaps = []
+    for found in (pmf.crowd.aggregate(table), pmf.crowd.aggregate(table, known=known)):
+        words = dict(found.summary().facts)["sureness"]
+        assert words.startswith(f"{100 * found.confidence.mean():.0f} %")
+        gaps.append(float(re.findall(r"take (\d+) points", words)[0]))
+    # worth 25 known tasks: 50 more divide it by the root of three
+    assert gaps == [9, 5]
+    empty = pmf.crowd.aggregate({"task": [], "worker": [], "label": []}, classes=["a", "b"])
+    assert "sureness" not in dict(empty.summary().facts)

@@ -77,6 +77,7 @@ def test_aggregate__counts_copies_once(n_copiers):
     assert f"groups of {n_copiers} workers repeat each other" in found.reason
     named = {each["worker"] for each in found.suspicious_workers}
     assert named == set(range(n_copiers))
+    assert all(f"one of {n_copiers}" in each["reason"] for each in found.suspicious_workers)
 
 
 def test_aggregate__copies_do_not_make_probabilities_sure():

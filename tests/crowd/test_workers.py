@@ -82,6 +82,22 @@ def test_find_guessers__are_told_from_weak_workers_and_adversaries(n_guessers):
     assert named <= 5
 
 
+def test_suspicious_workers__guessers_of_a_log_and_few_others():
+    right, wrong = [], 0
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 16])
+        said, task, worker, _ = draw_workers(
+            rng, n_tasks=600, n_workers=40, n_labels=6, accuracy=(0.6, 0.85)
+        )
+        said[:, :16] = rng.integers(3, size=(600, 16))
+        found = pmf.crowd.aggregate({"task": task, "worker": worker, "label": said[task, worker]})
+        reasons = {each["worker"]: each["reason"] for each in found.suspicious_workers}
+        right.append(len(reasons.keys() & set(range(16))))
+        wrong += len(reasons.keys() - set(range(16)))
+    assert np.mean(right) >= 13
+    assert wrong <= 3
+
+
 @pytest.mark.parametrize("hard", [False, True])
 def test_find_copies__none_where_none_copies(hard):
     for seed in range(4):
