@@ -146,12 +146,12 @@ def test_fit_labels__a_start_that_contradicts_the_votes_is_refused(is_collapsed)
         # nobody ever gives the first class, and all tasks are of it
         confusion[:, :, 0], prior = [0.02, 0.49, 0.49], np.array([1e9, 1.0, 1.0])
     start = CrowdModel.from_probabilities(prior, confusion)
-    options = {"rng": np.random.default_rng(0), "em": False}
+    rng = np.random.default_rng(0)
     if not is_collapsed:
-        assert fit_labels(source, plan, start, **options)[0].parameters is start
+        assert fit_labels(source, plan, start, rng=rng, em=False)[0].parameters is start
         return
     with pytest.warns(IdentificationWarning, match="em"):
-        fit, reason = fit_labels(source, plan, start, **options)
+        fit, reason = fit_labels(source, plan, start, rng=rng, em=False)
     assert reason
     weights = LogWeights.from_model(fit.parameters, with_votes=False)
     assert (source.find_posteriors(weights).argmax(axis=1) == truth).mean() > 0.7
