@@ -3,11 +3,13 @@
     python -m benchmarks.ranks.choice_times
     python -m benchmarks.ranks.choice_times --pipelines movies/pipeline.toml --budget 60
     python -m benchmarks.ranks.choice_times --tables mushroom-600
+    python -m benchmarks.ranks.choice_times --wide
 
 prints the ranks by pairs and by samples, the process CPU seconds of the choice, and the longest time between two
 reports of progress. The table has 10,000 rows and 20 columns of 2 to 8 levels, a tenth missing. Kernels are compiled
 before. A pipeline is one that `pmf run` has been through; its schema may have thousands of levels. Of tables of
 `benchmarks.models.optima` it prints what `fit_em(rank="auto")` makes of them, and the seconds of choice and fit.
+The wide table has 10,000 rows and 1,000 columns of two levels, drawn from ten classes.
 """
 
 from __future__ import annotations
@@ -95,7 +97,19 @@ def choose_stored(path: Path, budget: float) -> None:
 
 def fit_open(name: str) -> None:
     """Fit a table with rank and kind left open."""
-    codes = list_tables()[name][0]()
+    fit_codes(name, list_tables()[name][0]())
+
+
+def fit_wide() -> None:
+    """Fit a wide table with rank and kind left open."""
+    rng = np.random.default_rng(0)
+    chances = rng.beta(0.6, 0.6, (10, 1000))
+    codes = (rng.random((N_ROWS, 1000)) < chances[rng.integers(10, size=N_ROWS)]).astype(np.int64)
+    fit_codes("10,000 x 1,000", codes)
+
+
+def fit_codes(name: str, codes: np.ndarray) -> None:
+    """Fit codes with rank and kind left open, and print the seconds."""
     schema = pmf.Schema.from_cardinalities((codes.max(axis=0) + 1).tolist())
     started = time.process_time()
     with warnings.catch_warnings():
@@ -120,8 +134,11 @@ def main() -> None:
     parser.add_argument("--pipelines", type=Path, nargs="*", default=[])
     parser.add_argument("--budget", type=float, default=DEFAULT_BUDGET)
     parser.add_argument("--tables", nargs="*", default=[], help="of benchmarks.models.optima")
+    parser.add_argument("--wide", action="store_true", help="fit a table of 1,000 columns")
     options = parser.parse_args()
     choose_drawn()
+    if options.wide:
+        fit_wide()
     for name in options.tables:
         fit_open(name)
     for path in options.pipelines:

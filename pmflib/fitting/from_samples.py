@@ -40,8 +40,9 @@ from pmflib.schema import Schema
 from pmflib.solvers import check_rank, warn_of_rank
 
 BUDGET = 30.0
-"""Processor time for the choice of kind and rank, seconds, according to cost models that are about twice too high
-(`pmflib.fitting.ranks.fit_runs`).
+"""Processor time for the choice of kind and rank, seconds, according to cost models (`pmflib.fitting.ranks.fit_runs`),
+which may be wrong by a factor of three. It is the largest with which 10,000 rows of 1,000 columns are fitted in 30 s of
+processor time (`python -m benchmarks.ranks.choice_times --wide`): with more, forests of so many columns are fitted.
 """
 
 DRAWN_SAMPLES = 100_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pmflib.core.errors import SchemaError
 from pmflib.core.texts import abridge_names
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.drafting.inference import RoleWish, Wishes, propose_variable
+from pmflib.schema.drafting.inference import RoleWish, Wishes, give_absent, propose_variable
 from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.variable import DEFAULT_MISSING, Variable, read_number
 
@@ -191,7 +191,10 @@ def _set_levels(
         is_rising = len(found) == len(levels) and list(found) == sorted(set(found))
         values = found if is_rising else tuple(float(index + 1) for index in range(len(levels)))
     other = variable.other if variable is not None and variable.other in levels else None
-    made = Variable(name, levels, None if other else values, None, missing, other)
+    absent = variable.absent if variable is not None and variable.absent in levels else None
+    if other or absent:
+        values = None
+    made = Variable(name, levels, values, None, missing, other, absent=absent)
     note = ""
     before = () if variable is None or variable.edges is not None else variable.levels
     if (gone := [level for level in before if level not in levels]) and other is None:
@@ -243,6 +246,7 @@ def _draft_again(
         bins=drafted.bins if edit.bins is None else edit.bins,
         wishes=Wishes(role, other, is_kept=True),
     )
+    proposal = give_absent(proposal, None if variable is None else variable.absent)
     if proposal.variable is None:
         raise SchemaError(f"column {name!r} is {proposal.note}")
     if role not in (None, proposal.variable.role):

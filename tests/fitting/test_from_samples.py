@@ -293,3 +293,21 @@ def test_fit_em__no_pass_is_made_where_none_is_allowed(codes, options):
         **given,
     )
     assert (result.best_pass, result.loss_history, heard) == (0, (), [])
+
+
+@pytest.mark.parametrize("rank", ["auto", 1])
+def test_fit_em__one_variable_has_its_counted_shares(rank):
+    schema = pmf.Schema.from_cardinalities([3])
+    for seed in range(5):
+        codes = np.random.default_rng(seed).integers(0, 3, (200, 1))
+        model = pmf.fit_em(codes, rank=rank, schema=schema, rng=seed).model
+        counted = np.bincount(codes[:, 0], minlength=3) / 200
+        np.testing.assert_allclose(model.predict_proba(np.array([[-1]]), 0)[0], counted, atol=5e-5)
+
+
+def test_fit_em__one_variable_of_two_rows_has_their_levels_alike():
+    schema = pmf.Schema.from_cardinalities([3])
+    model = pmf.fit_em(np.array([[0], [2]]), rank="auto", schema=schema).model
+    shares = model.predict_proba(np.array([[-1]]), 0)[0]
+    assert shares[0] == pytest.approx(shares[2])
+    assert shares[0] > 0.4

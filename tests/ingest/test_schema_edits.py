@@ -123,3 +123,18 @@ def test_load__schema_by_hand_and_damaged_draft(drafted, tmp_path):
         path.write_text(json.dumps(data | {"draft": wrong}))
         with pytest.raises(SchemaError, match="draft"):
             DraftedSchema.load(path)
+
+
+def test_edit_column__the_level_of_what_is_absent_is_kept():
+    ticks = ValueCounts()
+    ticks.add(pa.array(["x", None, "x", "?"]))
+    schema = pmf.Schema((pmf.Variable("bought", ("no", "x"), absent="no"),))
+    drafted = DraftedSchema(schema, {"bought": ColumnDraft("nominal")})
+    again = edit_column(drafted, "bought", ColumnEdit(levels=("no", "x", "?")), refuse)
+    assert again.schema["bought"].absent == "no"
+    assert again.schema["bought"].values is None
+    counted = {"bought": ticks}
+    gone = ColumnEdit(role="nominal", missing=("?",))
+    again = edit_column(drafted, "bought", gone, lambda _: counted)
+    assert again.schema["bought"].levels == ("no", "x")
+    assert again.schema["bought"].absent == "no"
