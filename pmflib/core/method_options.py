@@ -46,15 +46,17 @@ def configure_method(table: Mapping[str, Method], choice: MethodChoice) -> tuple
     PmfError
         If the method or an option is unknown, or a value has the wrong type or is out of range.
     """
-    if not isinstance(choice, Mapping):
-        method, given = find_method(table, choice), {}
-    else:
+    given: dict[str, Any] = {}
+    if isinstance(choice, Mapping):
         given = dict(choice)
         if "name" not in given:
             raise PmfError(
                 f"method is {dict(choice)!r} without a name; give {{'name': ..., and options}}"
             )
-        method = find_method(table, given.pop("name"))
+        choice = given.pop("name")
+    if not isinstance(choice, str):
+        raise PmfError(f"method is {choice!r}; give a name, or a mapping of the name and options")
+    method = find_method(table, choice)
     if not method.options:
         if given:
             raise PmfError(f"method {method.name!r} has no options; leave out {', '.join(given)}")
@@ -92,6 +94,8 @@ def _check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
             bounds = f"at least {least}" + ("" if most is None else f" and at most {most}")
             raise PmfError(f"{name} is {value!r}; give {bounds}")
         return hint(value)
+    if not allowed and value is not None and not isinstance(value, (list, tuple)):
+        raise PmfError(f"{name} is {value!r}; give a list")
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -141,7 +141,7 @@ class CoOccurrences:
         PmfError
             If they are not two workers of the log.
         """
-        if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
+        if len(names) != 2 or names[0] == names[1]:
             raise PmfError(f"designated.annotators is {names!r}; give two workers")
         known = {name: index for index, name in enumerate(self.workers)}
         for name in names:

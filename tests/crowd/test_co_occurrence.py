@@ -177,6 +177,7 @@ def test_co_occurrences__two_named_workers_are_designated():
         ({"name": "designated", "annotators": ["a"]}, "annotators"),
         ({"name": "designated", "annotators": ["a", "a"]}, "annotators"),
         ({"name": "designated", "annotators": "ab"}, "annotators"),
+        ({"name": "designated", "annotators": 5}, "annotators"),
         ({"name": "robust", "annotators": ["a", "b"]}, "annotators"),
         ({"name": "robust", "rotation": "none"}, "rotation"),
         ({"name": "multispa", "min_support": 0}, "min_support"),

@@ -96,6 +96,8 @@ def test_fit__refuses_ranks_and_methods_that_are_none(codes):
         ({"name": "spa", "split": "first", "n_first": 4}, "n_first"),
         ({"name": "random", "tol": 1e-3}, "tol"),
         ({"split": "first"}, "name"),
+        (["spa"], "method"),
+        ({"name": 3}, "method"),
     ],
 )
 def test_fit__refuses_options_that_a_method_does_not_have(codes, method, argument):
