@@ -93,8 +93,8 @@ class Calibration:
     rounds
         Rounds in order, all with a power; that of the last one predicts left-out labels best, and is about 1 where
         labels are independent given the class.
-    evidence, evidence_spread
-        Factor of this power in the probabilities, and standard deviation of its logarithm: how well it is known.
+    evidence
+        Factor of this power in the probabilities.
     shared_error
         Share of the tasks that look like any class.
     method_share
@@ -103,7 +103,6 @@ class Calibration:
 
     rounds: tuple[CalibrationRound, ...]
     evidence: float = CALIBRATION_PRIOR.evidence
-    evidence_spread: float = CALIBRATION_PRIOR.evidence_spread
     shared_error: float = CALIBRATION_PRIOR.shared_error
     method_share: float = METHOD_SHARE
 
@@ -277,8 +276,8 @@ def find_calibration(
     found = Calibration(rounds)
     if not sums.known_log_probs.any():
         return found
-    evidence, spread, error = choose_by_known(sums.known_log_probs, found.left_out_power)
-    return replace(found, evidence=evidence, evidence_spread=spread, shared_error=error)
+    evidence, error = choose_by_known(sums.known_log_probs, found.left_out_power)
+    return replace(found, evidence=evidence, shared_error=error)
 
 
 def choose_power(log_probs: FloatArray) -> float:
@@ -302,8 +301,8 @@ def choose_power(log_probs: FloatArray) -> float:
     return float(np.exp(logs[best] + np.clip(shift, -0.5, 0.5) * (logs[1] - logs[0])))
 
 
-def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float, float]:
-    """Factor of the power that makes known classes most probable, the spread of its logarithm, and the shared error.
+def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float]:
+    """Factor of the power that makes known classes most probable, and the shared error.
 
     Parameters
     ----------
@@ -318,10 +317,7 @@ def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float, 
     distance = (logs - np.log(prior.evidence))[:, None] / prior.evidence_spread
     scores = log_probs + prior.known_tasks * belief - distance**2 / 2
     index, error = np.unravel_index(int(scores.argmax()), scores.shape)
-    weights = np.exp(scores - scores.max()).sum(axis=1)
-    weights /= weights.sum()
-    spread = np.sqrt(weights @ (logs - weights @ logs) ** 2)
-    return float(np.exp(logs[index])), float(spread), float(SHARED_ERRORS[error])
+    return float(np.exp(logs[index])), float(SHARED_ERRORS[error])
 
 
 def _estimate(sums: LeftOutSums, annotator_model: AnnotatorModel) -> CalibrationRound:

@@ -432,7 +432,8 @@ def choose_model(
     -------
     Nearly equal classes if they predict held-out labels not clearly worse than a learnt prior and label few tasks
     differently; otherwise the learnt prior. Two subclasses replace either if they predict held-out labels clearly
-    better, label many tasks differently, and contradict the votes on fewer tasks. If most tasks have fewer than
+    better, also than a fit without votes as evidence, label many tasks differently, and contradict the votes on fewer.
+    If most tasks have fewer than
     ``LEAST_LABELS`` labels, it is a learnt prior.
     """
     n_workers, n_classes = source.n_workers, source.n_classes
