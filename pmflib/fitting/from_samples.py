@@ -41,8 +41,8 @@ from pmflib.solvers import check_rank, warn_of_rank
 
 BUDGET = 30.0
 """Processor time for the choice of kind and rank, seconds, according to cost models (`pmflib.fitting.ranks.fit_runs`),
-which may be wrong by a factor of three. It is the largest with which 10,000 rows of 1,000 columns are fitted in 30 s of
-processor time (`python -m benchmarks.ranks.choice_times --wide`): with more, forests of so many columns are fitted.
+which may be wrong by a factor of three. With it, 10,000 rows of 1,000 columns are fitted in less than 30 s of processor
+time (`python -m benchmarks.ranks.choice_times --wide`).
 """
 
 DRAWN_SAMPLES = 100_000
