@@ -14,7 +14,8 @@ starts are compared (`find_likeliest_start`), and the likeliest continues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, count
@@ -28,6 +29,7 @@ from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import PairedDifference, compare_samples
 from pmflib.core.defaults import LABEL_LIMITS, Limits
+from pmflib.core.errors import IdentificationWarning
 from pmflib.crowd.copied_labels import (
     CopiedGroup,
     drop_repeated,
@@ -42,7 +44,14 @@ from pmflib.crowd.dawid_skene import (
     OpenCheckpoint,
     fit_crowd,
 )
-from pmflib.crowd.e_step import LabelsInMemory, LabelSource, LogWeights, count_votes, score_states
+from pmflib.crowd.e_step import (
+    LabelsInMemory,
+    LabelSource,
+    LogWeights,
+    VotedBlock,
+    count_votes,
+    score_states,
+)
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State, run_em
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
@@ -74,7 +83,8 @@ def fit_labels(
         For a start from co-occurrences: passes begin at the likeliest start near it, see `find_likeliest_start`. None
         continues from the start itself, with its annotator model.
     em
-        Whether passes follow a start; without them the start is the result.
+        Whether passes follow a start; without them the start is the result, unless it comes from co-occurrences that
+        contradict the votes on most tasks and make labels less likely than these.
     work
         Folder of checkpoints: passes that were killed continue from there, to the same bits. None saves none.
     on_pass
@@ -91,9 +101,15 @@ def fit_labels(
     ------
     PmfError
         If a checkpoint is of another fit.
+
+    Warns
+    -----
+    IdentificationWarning
+        If co-occurrences were refused for this reason.
     """
     if start is not None and not em:
-        return State(start, converged=True), ""
+        kept = start if rng is None else _refuse_collapsed(source, start)
+        return State(kept, converged=True), "" if kept is start else COLLAPSED
     kind, reason = plan.annotator_model, ""
     if start is not None and rng is None:
         kind = start.annotator_model
@@ -128,6 +144,47 @@ def fit_labels(
         on_pass=on_pass,
     )
     return state, reason
+
+
+COLLAPSED = (
+    "co-occurrences contradict the votes on most tasks, and make the labels less likely than they do: confusion "
+    "matrices are those of the votes"
+)
+"""Reason for confusion matrices that a method of co-occurrences did not estimate."""
+
+
+def _refuse_collapsed(source: LabelSource, start: CrowdModel) -> CrowdModel:
+    """Return a crowd model, or that of the votes if it contradicts them and makes labels less likely; warn of this.
+
+    With few common tasks, a factorisation of co-occurrences may give most workers the same wrong class.
+    """
+    n_contradicted, n_labelled = source.map_blocks(_count_contradicted, _add_counts, start)
+    if 2 * n_contradicted <= n_labelled:
+        return start
+    by_votes = DawidSkene(start.annotator_model).begin(source).parameters
+    if source.measure_log_likelihood(start) >= source.measure_log_likelihood(by_votes):
+        return start
+    warnings.warn(
+        f"{COLLAPSED}; let passes follow (em), or use method 'dawid_skene'",
+        IdentificationWarning,
+        stacklevel=4,
+    )
+    return by_votes
+
+
+def _count_contradicted(blocks: Iterable[VotedBlock], model: CrowdModel) -> tuple[int, int]:
+    """Number of tasks whose most probable class has fewer votes than another, and of tasks with labels."""
+    weights, counts = LogWeights.from_model(model, with_votes=False), np.zeros(2, np.int64)
+    for block in blocks:
+        votes = block.vote_counts[block.strata]
+        codes = score_states(block, weights).argmax(axis=1)
+        fewer = votes[np.arange(codes.size), codes] < votes.max(axis=1, initial=0)
+        counts += fewer.sum(), (votes.sum(axis=1) > 0).sum()
+    return int(counts[0]), int(counts[1])
+
+
+def _add_counts(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
 def _open_checkpoint(work: Path, fit: str, family: DawidSkene, name: str) -> Checkpoint[CrowdState]:

@@ -4,13 +4,15 @@ from scipy.optimize import linear_sum_assignment
 
 import pmflib as pmf
 from pmflib.core.defaults import Limits
+from pmflib.core.errors import IdentificationWarning
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.dawid_skene import fit_crowd
-from pmflib.crowd.fitting import find_likeliest_start
+from pmflib.crowd.dawid_skene import fit_crowd, plan_passes
+from pmflib.crowd.e_step import LabelsInMemory, LogWeights
+from pmflib.crowd.fitting import find_likeliest_start, fit_labels
 from pmflib.em.family import State
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, CrowdModel
 from pmflib.synthetic.planted_models import draw_published_crowd
-from tests.crowd.label_logs import CountedLabels
+from tests.crowd.label_logs import CountedLabels, draw_log
 
 TEN = Limits(10, 0.0)
 
@@ -129,3 +131,27 @@ def test_find_likeliest_start__no_task_one_class_one_pass():
     start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
     found = find_likeliest_start(source, start, np.random.default_rng(0), limits=Limits(1))
     assert found.n_passes == 1
+
+
+@pytest.mark.parametrize("is_collapsed", [False, True])
+def test_fit_labels__a_start_that_contradicts_the_votes_is_refused(is_collapsed):
+    table, truth = draw_log(
+        np.random.default_rng(8), n_tasks=200, n_workers=8, n_classes=3, n_labels=4
+    )
+    source = LabelsInMemory.from_log(pmf.crowd.read_labels(table))
+    plan = plan_passes("dawid_skene", 10, 1e-3)
+    confusion = np.tile(0.7 * np.eye(3) + 0.1, (8, 1, 1))
+    prior = np.ones(3)
+    if is_collapsed:
+        # nobody ever gives the first class, and all tasks are of it
+        confusion[:, :, 0], prior = [0.02, 0.49, 0.49], np.array([1e9, 1.0, 1.0])
+    start = CrowdModel.from_probabilities(prior, confusion)
+    rng = np.random.default_rng(0)
+    if not is_collapsed:
+        assert fit_labels(source, plan, start, rng=rng, em=False)[0].parameters is start
+        return
+    with pytest.warns(IdentificationWarning, match="em"):
+        fit, reason = fit_labels(source, plan, start, rng=rng, em=False)
+    assert reason
+    weights = LogWeights.from_model(fit.parameters, with_votes=False)
+    assert (source.find_posteriors(weights).argmax(axis=1) == truth).mean() > 0.7
