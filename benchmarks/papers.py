@@ -62,7 +62,7 @@ REASONS = {
     (
         "jp-9",
         "CNMF-OPT",
-    ): "mirror descent as published has 84.7 on the same splits, with a higher loss: method mirror",
+    ): "mirror descent as published is further from the least loss, and here the better classifier",
     ("jp-9", "CNMF-SPA"): "the released code, run again, has 70.5: it predicts the largest class",
     (
         "ds-4",
@@ -189,6 +189,8 @@ def run_classes(full: bool, published: Published) -> Iterator[Line]:
             skipped: tuple[str, ...] = (
                 () if full else ("SVM-RBF", "MLE-AD-EM", "CTD", "CTD-EM", "auto")
             )
+            if name != "car" and not full:
+                skipped += ("CNMF-OPT, mirror",)
             if name == "mushroom" and not full:
                 skipped += ("SVM", "Neural Net", "CNMF-OPT")
             yield from run_splits(table, used, here, skipped, 20 if full else 5)
@@ -202,10 +204,12 @@ def run_splits(
     for seed in range(trials):
         split = uci.split_rows(data, seed)
         for method, fit in uci.list_fits(data, split).items():
-            if method not in skipped and (method in settings or method == "auto"):
+            known = method.split(",")[0] in settings or method == "auto"
+            if method not in skipped and known:
                 found.setdefault(method, []).append(100 * uci.score(data, fit(), split.test))
     for method, values in found.items():
-        yield Line(table, settings.get(method, data.name), method, HIGHER_IS_BETTER, values)
+        setting = settings.get(method.split(",")[0], data.name)
+        yield Line(table, setting, method, HIGHER_IS_BETTER, values)
 
 
 def run_ratings(full: bool, published: Published) -> Iterator[Line]:

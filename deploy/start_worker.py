@@ -2,9 +2,10 @@
 
     python deploy/start_worker.py --pool pmf --type process
 
-The arguments are those of `prefect worker start`. A worker of Prefect's own kills its runs when it stops: the server
-takes them for alive, and the next run waits five minutes for their place. Here SIGINT and SIGTERM reach the runs first;
-each says that it was ended, and the next one goes on from its checkpoints.
+The arguments are those of `prefect worker start`. Scheduled runs get names of deployment, pipeline and time. A worker
+of Prefect's own kills its runs when it stops: the server takes them for alive, and the next run waits five minutes for
+their place. Here SIGINT and SIGTERM reach the runs first; each says that it was ended, and the next one goes on from
+its checkpoints.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from typing import NoReturn
 
 import psutil
 
+from pmflib_flows.scheduled_runs import name_next_runs
+
+NAMING_SECONDS = 20
+"""How long a run may have been scheduled without a name of its own."""
 RUN_SECONDS = 80
 """How long runs have to end; then they are killed."""
 WORKER_SECONDS = 20
@@ -52,7 +57,11 @@ def main() -> int:
     # in a session of its own: Ctrl-C of a terminal reaches this process alone
     worker = subprocess.Popen(command, start_new_session=True)
     try:
-        return worker.wait()
+        while True:
+            try:
+                return worker.wait(NAMING_SECONDS)
+            except subprocess.TimeoutExpired:
+                name_next_runs()
     except _Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)

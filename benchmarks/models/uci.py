@@ -36,6 +36,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import pmflib as pmf
 from benchmarks.published import REFERENCE, read_published
+from pmflib.core.method_options import MethodChoice
 from pmflib.counting.triple_counts import TripleCounts, count_triples
 
 RANKS = (2, 4, 8, 16, 32, 64)
@@ -144,9 +145,8 @@ def fit_published(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:
     schema = data.schema
     kept: dict[str, TripleCounts] = {}
 
-    def of_pairs(train: np.ndarray, rank: int, method: str) -> pmf.JointPMF:
-        counts = pmf.count_pairs(train, schema, n_folds=1)
-        return pmf.fit(counts, rank, method="spa" if method == "spa" else "opt").model
+    def of_pairs(train: np.ndarray, rank: int, method: MethodChoice) -> pmf.JointPMF:
+        return pmf.fit(pmf.count_pairs(train, schema, n_folds=1), rank, method=method).model
 
     def of_triples(train: np.ndarray, rank: int, loss: str) -> pmf.JointPMF:
         counts = kept.setdefault("triples", count_triples(train, schema))
@@ -161,6 +161,14 @@ def fit_published(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:
         ),
         "CNMF-OPT": lambda: choose_published(
             data, split, lambda train, rank: clip(of_pairs(train, rank, "opt"))
+        ),
+        "CNMF-SPA, first": lambda: choose_published(
+            data,
+            split,
+            lambda train, rank: clip(of_pairs(train, rank, {"name": "spa", "split": "first"})),
+        ),
+        "CNMF-OPT, mirror": lambda: choose_published(
+            data, split, lambda train, rank: clip(of_pairs(train, rank, "mirror"))
         ),
         "CNMF-SPA-EM": lambda: choose_published(
             data, split, lambda train, rank: refine(train, of_pairs(train, rank, "spa"))

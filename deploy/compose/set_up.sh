@@ -6,4 +6,3 @@ prefect server status --wait --timeout 180
 [ "$#" -gt 0 ] || set -- --type process
 prefect --no-prompt work-pool create pmf --overwrite "$@"
 prefect --no-prompt deploy --prefect-file deploy/prefect.yaml --all
-python -m pmflib_flows.scheduled_runs

@@ -1,13 +1,11 @@
 """Names for scheduled flow runs, which Prefect would name after animals until they start.
 
-A deployment names the runs scheduled so far (``python -m pmflib_flows.scheduled_runs``), and each run names those
-scheduled after it, so that every waiting run has a descriptive name.
+The worker of the deployments (``deploy/start_worker.py``) names what is scheduled every few seconds, and each run names
+those scheduled after it.
 """
 
 from __future__ import annotations
 
-import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,8 +24,6 @@ from pmflib_tasks.config import load_config
 
 TAG = "pmf"
 """Tag of the deployments of this package."""
-WAIT_SECONDS = 30.0
-"""Maximum time to wait for the scheduler, which checks for new deployments every few seconds."""
 
 
 def name_pipeline(path: str) -> str:
@@ -71,17 +67,3 @@ def name_next_runs() -> None:
     """Name the runs scheduled on the server of the current flow run; errors are ignored."""
     with suppress(Exception), get_client(sync_client=True) as client:
         name_scheduled_runs(client)
-
-
-def main() -> None:
-    """Name the runs of new deployments as soon as the scheduler has created them, and print the names."""
-    with get_client(sync_client=True) as client:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not (names := name_scheduled_runs(client)) and time.monotonic() < deadline:
-            time.sleep(1.0)
-    for name in names:
-        sys.stdout.write(f"scheduled: {name}\n")
-
-
-if __name__ == "__main__":
-    main()
