@@ -38,6 +38,7 @@ never/not at all/never or hardly ever/never or almost never < almost never/hardl
 never < yearly/annually < quarterly < monthly < fortnightly/biweekly/every two weeks < weekly < daily < hourly
 not at all < a little/slightly/very little/a little bit < somewhat/moderately/to some extent \
 < quite/quite a bit/mostly < very/a lot/very much < extremely/completely
+not at all/none at all < not much/only a little < some < a fair amount/quite a lot < a lot/a great deal
 never or hardly ever/never/none/no/hardly any < few/a few < some < half/about half < many < most/almost all/nearly all \
 < all/every
 not at all/not < not very/not too/not so/not really/hardly < a little/slightly/a bit < somewhat/fairly/moderately \

@@ -14,6 +14,7 @@ from pmflib.schema.drafting.level_order import find_level_order, natural_key
         ["2", "3", "5more"],
         ["$5,000 - $9,999", "$10,000 - $19,999", "$20,000 or more"],
         ["2. maybe", "10. surely"],
+        ["Not at all", "Not much", "Some", "A lot"],
         ["XS", "S", "M", "XXL"],
         ["Mar", "Jun", "Sep"],
         ["monday", "Tuesday", "Sunday"],
