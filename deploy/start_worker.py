@@ -28,8 +28,8 @@ WORKER_SECONDS = 20
 """How long the worker then has."""
 
 
-class _Stop(Exception):
-    """Somebody stops the process."""
+class _Stop(BaseException):
+    """Somebody stops the process; no exception, which the naming of runs would suppress."""
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -147,8 +147,8 @@ def fit_labels(
 
 
 COLLAPSED = (
-    "co-occurrences contradict the votes on most tasks, and make the labels less likely than they do: confusion "
-    "matrices are those of the votes"
+    "co-occurrences contradict the votes on most tasks, and the labels are less likely under them than under the "
+    "votes: confusion matrices are those of the votes"
 )
 """Reason for confusion matrices that a method of co-occurrences did not estimate."""
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.core.errors import PmfError
+from pmflib.core.errors import PmfError, RankError
 from pmflib.fitting.sample_sizes import check_accuracy, sample_size
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -114,7 +114,7 @@ def _plan_tasks(
     for per_task in [each for each in LABELS_PER_TASK if each <= n_kept]:
         try:
             found = sample_size(model, accuracy, observed=per_task / n_kept, of="factors")
-        except PmfError:
+        except RankError:
             continue
         if not found.n_undetermined:
             # each worker has as many labels as with all workers

@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.core.arrays import FloatArray, check_whole
 from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import PmfError
+from pmflib.core.errors import PmfError, RankError
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.fitting.information import check_single_fit, find_information, invert_information
 from pmflib.model import JointPMF
@@ -100,7 +100,9 @@ def sample_size(
     Raises
     ------
     PmfError
-        If the model is an average, has traits or a forest, or nothing is determined.
+        If the model is an average, or has traits or a forest; accuracy, observed or of is out of range.
+    RankError
+        If nothing is determined.
     MemoryPlanError
         If prior and factors have more than 2,000 entries.
 
@@ -134,7 +136,7 @@ def sample_size(
     variances, weights = _find_variances(model, solved, of)
     is_known = np.isfinite(variances)
     if not weights[is_known].any():
-        raise PmfError(
+        raise RankError(
             f"observed = {np.mean(observed):g} leaves nothing determined of a model of rank {model.rank}: lower the "
             "rank, or have more answers observed"
         )

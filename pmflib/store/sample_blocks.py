@@ -364,8 +364,8 @@ def read_origins(path: Path) -> tuple[IntArray, list[str]]:
 
 
 MIN_GROUP = 1 << 18
-"""Least observed cells of a group of blocks: few milliseconds of an EM pass, as a Dask task costs one to three. A pass
-over two million rows of a few variables keeps 24 threads busy.
+"""Least observed cells of a group of blocks: a few milliseconds of an EM pass, as a Dask task costs one to three. A
+pass over two million rows of a few variables keeps 24 threads busy.
 """
 MAX_GROUP = 1 << 26
 """Most observed cells of a group of blocks: about a second of an EM pass."""

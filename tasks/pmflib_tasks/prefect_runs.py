@@ -91,6 +91,7 @@ def run_task(
 
     contained = frozenset[str]().union(*(_before.get(each.identity, ()) for each in given))
     nearest = [each for each in given if each.identity not in contained]
+    kinds = {each.kind for each in given}
     options: dict[str, Any] = {
         "name": name,
         # the store's manifest decides which artefacts exist; a second cache could contradict it
@@ -98,7 +99,8 @@ def run_task(
         "retries": len(waits),
         "retry_delay_seconds": list(waits),
         "retry_condition_fn": can_retry,
-        "asset_deps": sorted({make_asset_key(pipeline, each.kind) for each in given}),
+        # the artefact of an earlier run, which this one goes on from, is the same asset
+        "asset_deps": [make_asset_key(pipeline, kind) for kind in sorted(kinds - {makes})],
     }
     decorate = materialize(make_asset_key(pipeline, makes), **options) if makes else task(**options)
     result = decorate(run)(wait_for=nearest)
@@ -166,10 +168,11 @@ def show_entry(entry: Entry, seconds: float) -> None:
         from prefect.artifacts import create_table_artifact
         from prefect.assets import add_asset_metadata
 
+        create_table_artifact(key=make_artifact_key(pipeline, kind), table=rows, description=kind)
+        # refused for a kind that the stage did not announce
         add_asset_metadata(
             make_asset_key(pipeline, kind), {row["what"]: row["value"] for row in rows}
         )
-        create_table_artifact(key=make_artifact_key(pipeline, kind), table=rows, description=kind)
 
 
 def show_markdown(what: str, markdown: str) -> None:

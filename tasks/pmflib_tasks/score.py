@@ -77,7 +77,7 @@ def load_scorer(
     return TableScorer(fitted, scores, requested, {"model": model.digest, "run": str(run)})
 
 
-@stage(name="score-files")
+@stage(name="score-files", makes="predictions")
 def score_files(
     config: PipelineConfig,
     model: Reference,

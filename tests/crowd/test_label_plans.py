@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import PmfError
+from pmflib.core.errors import MemoryPlanError, PmfError
 from pmflib.synthetic.planted_models import draw_labels
 
 PRIOR = np.array([0.5, 0.3, 0.2])
@@ -48,6 +48,17 @@ def test_plan__pairs_that_share_too_few_tasks():
     assert [row["shared"] for row in plan.pairs.to_pylist()] == [0, 0]
     # shares of nine pairs of labels, each of about 1/9
     assert 20 < min(row["missing"] for row in plan.pairs.to_pylist()) < 45
+
+
+def test_plan__too_many_classes_are_no_lack_of_labels():
+    rng = np.random.default_rng(0)
+    log = {
+        "task": np.repeat(np.arange(200), 4),
+        "worker": np.tile(np.arange(4), 200),
+        "label": rng.integers(0, 30, 800),
+    }
+    with pytest.raises(MemoryPlanError, match="entries"):
+        pmf.crowd.aggregate(log, method="majority").plan(0.05)
 
 
 def test_plan__refusals():
