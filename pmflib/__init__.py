@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pmflib.core.survey_design import SurveyDesign
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
+    from pmflib.counting.raking import RakedDesign, rake
     from pmflib.counting.triple_counts import count_triples
     from pmflib.display.progress_bars import progress
     from pmflib.em.stored_samples import StoredSamples
@@ -64,6 +65,7 @@ __all__ = [
     "PMFTransformer",
     "PairCounts",
     "PmfError",
+    "RakedDesign",
     "RankChoice",
     "RankWarning",
     "Schema",
@@ -92,6 +94,7 @@ __all__ = [
     "pool",
     "progress",
     "questions",
+    "rake",
     "sample_size",
     "score_file",
     "select_nmf_rank",
@@ -113,6 +116,7 @@ _HOMES = {
     "PMFTransformer": "pmflib.estimators",
     "PairCounts": "pmflib.counting.pair_counts",
     "PmfError": "pmflib.core.errors",
+    "RakedDesign": "pmflib.counting.raking",
     "RankChoice": "pmflib.fitting.ranks.choice",
     "RankWarning": "pmflib.core.errors",
     "Schema": "pmflib.schema",
@@ -139,6 +143,7 @@ _HOMES = {
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
+    "rake": "pmflib.counting.raking",
     "sample_size": "pmflib.fitting.sample_sizes",
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",
