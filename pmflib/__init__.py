@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.traits import fit_traits
     from pmflib.fitting.weighing import weigh_model
     from pmflib.model import JointPMF, questions
+    from pmflib.model.recommending import measure_recommendations, recommend
     from pmflib.schema import Schema, Variable
     from pmflib.scoring.file_scoring import score_file
     from pmflib.solvers.numeric.pooling import pool
@@ -89,9 +90,11 @@ __all__ = [
     "fit_traits",
     "fit_triples",
     "likelihood_ratio_test",
+    "measure_recommendations",
     "pool",
     "progress",
     "questions",
+    "recommend",
     "sample_size",
     "score_file",
     "select_nmf_rank",
@@ -137,8 +140,10 @@ _HOMES = {
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",
+    "measure_recommendations": "pmflib.model.recommending",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
+    "recommend": "pmflib.model.recommending",
     "sample_size": "pmflib.fitting.sample_sizes",
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",
