@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import Block
+from pmflib.core.blocks import Block, concatenate_blocks
 from pmflib.core.errors import ConfigError
 from pmflib.core.hashing import mix_hashes
 from pmflib.core.machine import count_processors
@@ -30,6 +30,8 @@ from pmflib.store.sample_designs import StoredDesign, StoredReplicates
 
 SQUARES_BITS = 61
 """Bits of the sums of squared weights."""
+JOINED_ROWS = 1 << 14
+"""Largest number of rows of small blocks that are counted together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,11 +301,12 @@ def _merge(parts: Sequence[_Sums]) -> _Sums:
 def _count_group(group: Sequence[BlockReference], plan: TablePlan, weights: _Weights) -> _Sums:
     """Sums over some blocks, whose weights are read as whole numbers of units and added up exactly."""
     found = weights.zero(plan)
+    if weights.shift is None:
+        for block in _join_small(read_blocks(group), plan.schema.offsets):
+            add_cells(block, plan, None, found.total)
+        return found
     by_unit = [found.by_unit]
     for reference, block in zip(group, read_blocks(group), strict=True):
-        if weights.shift is None:
-            add_cells(block, plan, None, found.total)
-            continue
         assert block.weights is not None
         squares = np.rint(np.ldexp(block.weights**2, weights.shift))
         known = np.array([np.ones(block.n_rows), block.weights, squares]).astype(np.int64)
@@ -315,6 +318,19 @@ def _count_group(group: Sequence[BlockReference], plan: TablePlan, weights: _Wei
                 known = np.concatenate([known, drawn.T])
         add_cells(block, plan, known, found.total)
     return _Sums(found.total, np.concatenate(by_unit, axis=1))
+
+
+def _join_small(blocks: Iterable[Block], offsets: IntArray) -> Iterator[Block]:
+    """Join consecutive small blocks of one form: a thousand tables of a block are a thousand calls."""
+    waiting: list[Block] = []
+    for block in blocks:
+        n_rows = sum(each.n_rows for each in waiting) + block.n_rows
+        if waiting and (n_rows > JOINED_ROWS or type(block) is not type(waiting[0])):
+            yield concatenate_blocks(waiting, offsets)
+            waiting = []
+        waiting.append(block)
+    if waiting:
+        yield concatenate_blocks(waiting, offsets)
 
 
 def _sum_by_unit(

@@ -18,6 +18,8 @@ from pmflib_tasks.stage import open_store
 
 SMALL_BYTES = 8 << 20
 """Maximum size of the raw files of a small run, bytes: reading them takes as long as starting workers."""
+SEARCH_BYTES, SEARCH_ROWS = 1 << 20, 50_000
+"""Maximum size and number of rows of a small run that chooses a rank: workers can share its many fits."""
 PACKED_BYTES = 8
 """Assumed ratio of the unpacked to the packed size of a file."""
 SMALL_ROWS = 500_000
@@ -27,14 +29,19 @@ SMALL_LABELS = 2_000_000
 
 
 def is_small(config: PipelineConfig) -> bool:
-    """Whether all stages of a run can work in this thread: no workers are configured, and the data are small.
-
-    A run that chooses a rank is not small, because workers share the fits of many models.
-    """
-    if _has_work_for_workers(config) or config.model.rank == "auto":
+    """Whether all stages of a run can work in this thread: no workers are configured, and the data are small."""
+    if _has_work_for_workers(config):
         return False
+    n_bytes, n_rows = _limit(config)
     sizes = [size for _, size in _list_sizes(config)]
-    return sum(sizes) <= SMALL_BYTES and _count_stored_rows(config) <= SMALL_ROWS
+    return sum(sizes) <= n_bytes and _count_stored_rows(config) <= n_rows
+
+
+def _limit(config: PipelineConfig) -> tuple[int, int]:
+    """Return the largest size of files in bytes, and the largest number of stored rows, of a small run."""
+    if config.model.rank == "auto":
+        return SEARCH_BYTES, SEARCH_ROWS
+    return SMALL_BYTES, SMALL_ROWS
 
 
 def is_small_night(config: PipelineConfig) -> bool:
@@ -81,8 +88,9 @@ def describe_place(config: PipelineConfig, *, alone: bool) -> str:
     if address := find_scheduler(cluster):
         return f"the workers of the Dask scheduler at {mask_secrets(address)}"
     if alone:
+        n_bytes, n_rows = _limit(config)
         return (
-            f"one thread: at most {format_bytes(SMALL_BYTES)} of files and {SMALL_ROWS:,} stored rows "
+            f"one thread: at most {format_bytes(n_bytes)} of files and {n_rows:,} stored rows "
             "([cluster] always = true uses Dask workers)"
         )
     n_workers = cluster.workers or count_processors()

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from pmflib.cluster import workers
 from pmflib.cluster.memory import ClusterMemory, WorkerMemory
 from pmflib.cluster.workers import start_workers
-from pmflib.core.errors import ConfigError, MemoryPlanError
+from pmflib.core.errors import ConfigError, MemoryPlanError, StoreError
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.schema import Schema
 from pmflib.store.run_records import find_last_run
@@ -130,6 +130,24 @@ def test_plan__exit_code_and_options(pipeline):
     assert "memory limit" in small.output
     for words in (["--memory", "much"], ["--workers", 3]):
         assert isinstance(run_plan(pipeline.path, *words).exception, ConfigError)
+
+
+def test_plan_accuracy__more_samples_for_a_smaller_error_by_the_live_model(pipeline):
+    assert isinstance(run_plan(pipeline.path, "--accuracy", 0.02).exception, StoreError)
+    pipeline.run()
+
+    def plan(accuracy):
+        done = run_plan(pipeline.path, "--accuracy", accuracy, "--json")
+        assert done.exit_code == 0, done.output
+        return json.loads(done.output)
+
+    coarse, fine = plan(0.04), plan(0.02)
+    assert coarse["now"] == fine["now"] == 300
+    assert coarse["samples"] < fine["samples"]
+    # the error that the samples of today leave is the accuracy for which they suffice
+    assert plan(fine["error"])["samples"] == pytest.approx(300, rel=0.02)
+    refused = run_plan(pipeline.path, "--accuracy", 0.02, "--rows", 1000)
+    assert isinstance(refused.exception, ConfigError)
 
 
 def test_check_width__names_the_widest_variables():

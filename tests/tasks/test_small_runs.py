@@ -1,4 +1,4 @@
-"""Which runs do without workers: of a night of labels, by the files that are new."""
+"""Which runs do without workers: by the size of files, less where the rank is chosen; label logs by new files."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 from pmflib_flows.crowd import crowd_flow
 from pmflib_tasks import small_runs
 from pmflib_tasks.config import load_config
-from pmflib_tasks.small_runs import is_small_night
+from pmflib_tasks.small_runs import describe_place, is_small, is_small_night
 
 CONFIG = """
 [source]
@@ -51,3 +51,15 @@ def test_is_small_night__files_that_the_last_run_has_read_do_not_count(config, m
     monkeypatch.setattr(small_runs, "SMALL_LABELS", 60)
     config.write_text(CONFIG + "[cluster]\nworkers = 2\n")
     assert not is_small_night(load_config(config))
+
+
+def test_is_small__choosing_the_rank_has_lower_limits(config, monkeypatch):
+    deliver(config, "a.csv", 0)
+    size = (config.parent / "log" / "a.csv").stat().st_size
+    monkeypatch.setattr(small_runs, "SEARCH_BYTES", size - 1)
+    assert is_small(load_config(config))
+    config.write_text(CONFIG.replace("rank = 1", 'rank = "auto"'))
+    assert not is_small(load_config(config))
+    monkeypatch.setattr(small_runs, "SEARCH_BYTES", size)
+    assert is_small(load_config(config))
+    assert "50,000 stored rows" in describe_place(load_config(config), alone=True)

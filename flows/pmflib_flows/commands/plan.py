@@ -56,6 +56,10 @@ def plan(
     Nothing is run. Memory is computed as in a run; times are those of earlier runs, scaled to the number of rows.
     """
     if accuracy is not None:
+        if memory or rows or rank or passes or max(workers, threads) > 1:
+            raise ConfigError(
+                f"--accuracy {accuracy} is planned from the live model alone; leave out all options but --json"
+            )
         show_accuracy(load_pipeline(config), accuracy, as_json=as_json)
         return
     from pmflib.cluster.workers import share_workers
