@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.traits import fit_traits
     from pmflib.fitting.weighing import weigh_model
     from pmflib.model import JointPMF, questions
+    from pmflib.model.recommending import measure_recommendations, recommend
     from pmflib.schema import Schema, Variable
     from pmflib.scoring.file_scoring import score_file
     from pmflib.solvers.numeric.pooling import pool
@@ -91,10 +92,12 @@ __all__ = [
     "fit_traits",
     "fit_triples",
     "likelihood_ratio_test",
+    "measure_recommendations",
     "pool",
     "progress",
     "questions",
     "rake",
+    "recommend",
     "sample_size",
     "score_file",
     "select_nmf_rank",
@@ -141,9 +144,11 @@ _HOMES = {
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",
+    "measure_recommendations": "pmflib.model.recommending",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
     "rake": "pmflib.counting.raking",
+    "recommend": "pmflib.model.recommending",
     "sample_size": "pmflib.fitting.sample_sizes",
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",
