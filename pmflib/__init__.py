@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pmflib.core.survey_design import SurveyDesign
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
+    from pmflib.counting.raking import RakedDesign, rake
     from pmflib.counting.triple_counts import count_triples
     from pmflib.display.progress_bars import progress
     from pmflib.em.stored_samples import StoredSamples
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.traits import fit_traits
     from pmflib.fitting.weighing import weigh_model
     from pmflib.model import JointPMF, questions
+    from pmflib.model.recommending import measure_recommendations, recommend
     from pmflib.schema import Schema, Variable
     from pmflib.scoring.file_scoring import score_file
     from pmflib.solvers.numeric.pooling import pool
@@ -64,6 +66,7 @@ __all__ = [
     "PMFTransformer",
     "PairCounts",
     "PmfError",
+    "RakedDesign",
     "RankChoice",
     "RankWarning",
     "Schema",
@@ -89,9 +92,12 @@ __all__ = [
     "fit_traits",
     "fit_triples",
     "likelihood_ratio_test",
+    "measure_recommendations",
     "pool",
     "progress",
     "questions",
+    "rake",
+    "recommend",
     "sample_size",
     "score_file",
     "select_nmf_rank",
@@ -113,6 +119,7 @@ _HOMES = {
     "PMFTransformer": "pmflib.estimators",
     "PairCounts": "pmflib.counting.pair_counts",
     "PmfError": "pmflib.core.errors",
+    "RakedDesign": "pmflib.counting.raking",
     "RankChoice": "pmflib.fitting.ranks.choice",
     "RankWarning": "pmflib.core.errors",
     "Schema": "pmflib.schema",
@@ -137,8 +144,11 @@ _HOMES = {
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",
+    "measure_recommendations": "pmflib.model.recommending",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
+    "rake": "pmflib.counting.raking",
+    "recommend": "pmflib.model.recommending",
     "sample_size": "pmflib.fitting.sample_sizes",
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",

@@ -153,6 +153,15 @@ class ReplicateWeights:
         held = np.bincount(self.strata, totals[:, 0]) > 0
         return variance * _widen(int((n_each[held] - 1).sum()))
 
+    def spread(self, matrix: FloatArray | IntArray, weights: FloatArray) -> FloatArray:
+        """Weights of all replicates, dense, float64 of shape (n_rows, n_columns), given either form and own weights."""
+        if self.strata is None:
+            return np.array(matrix, np.float64)
+        units, found = matrix.astype(np.int64), np.empty((weights.size, self.n_columns), order="F")
+        for column in range(self.n_columns):
+            found[:, column] = self.leave_out(column, units, weights)
+        return found
+
     def leave_out(self, unit: int, columns: IntArray, weights: FloatArray) -> FloatArray:
         """Weights of the replicate that leaves one unit out and gives its weight to the others of its stratum.
 

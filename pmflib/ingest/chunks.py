@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -125,11 +126,41 @@ class RawRows:
     ragged: tuple[tuple[int, str], ...] = ()
 
 
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".sav": "sav",
+    ".zsav": "sav",
+    ".dta": "dta",
+    ".sas7bdat": "sas7bdat",
+    ".por": "por",
+    ".xpt": "xpt",
+}
+"""Formats by suffix; files of other names are CSV."""
+STATISTICS = ("sav", "dta", "sas7bdat", "por", "xpt")
+"""Formats of SPSS, Stata and SAS."""
+
+
+def find_format(source: Source, config: SourceOptions) -> str:
+    """Format in which a file is read, by the configuration or by its name."""
+    if config.format != "auto":
+        return config.format
+    return FORMATS.get(posixpath.splitext(source.name.lower())[1], "csv")
+
+
+def is_text(source: Source, config: SourceOptions) -> bool:
+    """Whether a file is read as CSV, so that names, encoding and delimiter of its columns are in question."""
+    return find_format(source, config) == "csv"
+
+
 def is_parquet(source: Source, config: SourceOptions) -> bool:
-    """Whether a file is read as Parquet, by the configured format or by its name."""
-    if config.format == "auto":
-        return source.name.lower().endswith((".parquet", ".pq"))
-    return config.format == "parquet"
+    """Whether a file is read as Parquet."""
+    return find_format(source, config) == "parquet"
+
+
+def is_statistics(source: Source, config: SourceOptions) -> bool:
+    """Whether a file is read as one of SPSS, Stata or SAS."""
+    return find_format(source, config) in STATISTICS
 
 
 def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) -> list[int]:

@@ -157,7 +157,9 @@ def check_data(
             file.error = str(error)
         else:
             usable.append(source)
-    value_counts = count_values(usable, config, schema.columns) if usable else {}
+    value_counts = (
+        count_values(usable, config, schema.columns, schema.coded_columns) if usable else {}
+    )
     return DataCheck(
         files,
         [_check_variable(each, value_counts.get(each.column, ValueCounts())) for each in schema],

@@ -166,7 +166,10 @@ def check_delimiter(delimiter: str) -> str:
     return delimiter
 
 
-DATA_SUFFIXES = (".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq")
+DATA_SUFFIXES = (
+    *(".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq"),
+    *(".sav", ".zsav", ".dta", ".sas7bdat", ".por", ".xpt"),
+)
 """Suffixes of data files in a folder, without those of compression; other files, such as scripts, are skipped."""
 DESIGN_OPTIONS = (
     "weight",
@@ -187,8 +190,9 @@ class SourceOptions(Section):
     """A file, a folder, a glob, an fsspec URL, or a list of these."""
     layout: Literal["wide", "long"]
     """Wide: one row per sample, one column per variable. Long: one row per answer (sample, variable, value)."""
-    format: Literal["auto", "csv", "parquet"] = "auto"
-    """Auto decides by name: Parquet for .parquet and .pq, else CSV; .gz, .bz2, .xz and .zst are decompressed."""
+    format: Literal["auto", "csv", "parquet", "sav", "dta", "sas7bdat", "por", "xpt"] = "auto"
+    """Auto decides by name: Parquet for .parquet and .pq, SPSS for .sav, .zsav and .por, Stata for .dta, SAS for
+    .sas7bdat and .xpt, else CSV, of which .gz, .bz2, .xz and .zst are decompressed."""
     sample: str | None = None
     """Column that identifies the sample; required for long, optional for wide."""
     variable: str | None = None
@@ -220,8 +224,8 @@ class SourceOptions(Section):
     ) = None
     """Required with the method "JKn": factor of each replicate in the variance."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
-    """CSV only: text encoding, by any name that Python knows ("latin-1", "cp1252", "utf-16"). Rows with undecodable
-    bytes are malformed."""
+    """Text encoding of CSV, by any name that Python knows ("latin-1", "cp1252", "utf-16"). Rows with undecodable bytes
+    are malformed. Of files of SPSS, Stata and SAS, any but "utf-8" replaces the one that they state."""
     delimiter: Annotated[str, AfterValidator(check_delimiter)] = ","
     """CSV only: field delimiter, one or several characters ("::"), or "whitespace" for any run of blanks and tabs,
     which are ignored at the ends of a line."""

@@ -1,4 +1,4 @@
-"""Read the rows of raw CSV and Parquet files in batches, with their row numbers."""
+"""Read the rows of raw files in batches, with their row numbers: CSV, Parquet, and files of SPSS, Stata and SAS."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.core.errors import SourceError
-from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, is_parquet
+from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, is_parquet, is_statistics
 from pmflib.ingest.csv.rows import UndecodableHeaderError, read_csv_rows, read_header
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sniffing import follow_file
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
+from pmflib.ingest.statistics_files import read_file_columns, read_statistics_rows
 from pmflib.schema.tables import find_type_fault, simplify
 
 PARQUET_CELLS = 1 << 21
@@ -40,6 +41,8 @@ def read_columns(source: Source, config: SourceOptions) -> list[str]:
     if is_parquet(source, config):
         with open_source(source, unpack=False) as stream:
             return list(_open_parquet(source, stream).schema_arrow.names)
+    if is_statistics(source, config):
+        return list(read_file_columns(source, config))
     try:
         header = read_header(source, config)
     except UndecodableHeaderError:
@@ -74,7 +77,8 @@ def read_rows(
     chunk
         Part of the file to read; None reads all and checks the digest of the file.
     coded
-        Columns with few distinct texts, which are read from Parquet as dictionaries.
+        Columns of levels: read from Parquet as dictionaries, if they are texts, and from files of SPSS, Stata and SAS
+        as the labels of their codes.
 
     Raises
     ------
@@ -86,6 +90,8 @@ def read_rows(
         batches = _read_parquet_rows(
             source, columns, None if chunk is None else chunk.groups, coded
         )
+    elif is_statistics(source, config):
+        batches = read_statistics_rows(source, config, columns, coded)
     else:
         batches = read_csv_rows(source, config, columns, chunk, follow=follow_file)
     for raw in batches:

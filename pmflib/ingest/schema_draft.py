@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,20 @@ import pyarrow as pa
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.core.texts import abridge_names, list_near
-from pmflib.ingest.chunks import RawRows, is_parquet
+from pmflib.ingest.chunks import RawRows, is_statistics, is_text
 from pmflib.ingest.dataset.sample_weights import draft_unit, list_design_columns, name_replicates
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
+from pmflib.ingest.statistics_files import (
+    FileColumn,
+    declare_levels,
+    follow_file,
+    label_counts,
+    list_declared,
+    read_file_columns,
+)
 from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
 from pmflib.schema.drafting.inference import Proposal, give_absent
@@ -95,7 +104,7 @@ def draft_schema(
         )
     is_part = any(target is not None and target.startswith(f"{column}_") for column in signs)
     if config.layout == "wide":
-        counted = count_wide(sources, config, None if is_part else target, notes)
+        counted = count_wide(sources, config, None if is_part else target, max_levels, notes)
     else:
         counted = count_long(sources, config, target, min_count, max_levels, notes)
         if absent is None:
@@ -124,6 +133,11 @@ def draft_schema(
             parts.get(column) or {column: give_absent(proposals[column], absent)}
         ).items()
     }
+    for name in proposals.keys() & counted.declared.keys():
+        each, by_label = proposals[name], bool(counted.value_counts[name].categories)
+        if each.variable is not None:
+            made = follow_file(each.variable, counted.declared[name], by_label=by_label)
+            proposals[name] = replace(each, variable=made)
     if target is not None:
         check_target_column(target, list(proposals), config.sample)  # a part is no column
         check_drafted_target(target, proposals[target])
@@ -155,7 +169,12 @@ def draft_schema(
         for each in variables
     ]
     schema = Schema(tuple(variables), tuple(counted.left_out), missing, decimals)
-    columns = {name: ColumnDraft.from_proposal(each) for name, each in proposals.items()}
+    columns = {
+        name: replace(
+            ColumnDraft.from_proposal(each), about=counted.declared.get(name, FileColumn()).label
+        )
+        for name, each in proposals.items()
+    }
     return DraftedSchema(schema, columns, tuple(notes), None, bins, max_levels)
 
 
@@ -189,9 +208,21 @@ def _note_proposals(proposals: Mapping[str, Proposal]) -> Iterator[str]:
 
 
 def count_values(
-    sources: Sequence[Source], config: SourceOptions, names: Sequence[str]
+    sources: Sequence[Source],
+    config: SourceOptions,
+    names: Sequence[str],
+    coded: Sequence[str] = (),
 ) -> dict[str, ValueCounts]:
     """Count the values of some columns, or of some variables of a long log, in all files.
+
+    Parameters
+    ----------
+    sources, config
+        The files, and how they are read.
+    names
+        Columns or variables.
+    coded
+        Those of levels, as for `read_rows`.
 
     Raises
     ------
@@ -202,9 +233,12 @@ def count_values(
         found, _ = count_answers(sources, config, [])
         return {name: found.get(name, ValueCounts()) for name in names}
     value_counts = {name: ValueCounts() for name in names}
-    for raw in read_all(sources, config, list(names), []):
+    for raw in read_all(sources, config, list(names), [], coded):
         for name, counted in value_counts.items():
             counted.add(raw.batch.column(name))
+    declared = _read_declared(sources[:1], config, [])
+    for name in {*coded} & value_counts.keys() & declared.keys():
+        declare_levels(value_counts[name], declared[name])
     return value_counts
 
 
@@ -216,6 +250,7 @@ class CountedValues(NamedTuple):
     scales: set[str]
     left_out: list[str]
     weights: ValueCounts
+    declared: Mapping[str, FileColumn] = MappingProxyType({})
 
 
 def check_target_column(name: str, columns: Sequence[str], sample: str | None) -> None:
@@ -235,12 +270,16 @@ def check_target_column(name: str, columns: Sequence[str], sample: str | None) -
 
 
 def read_all(
-    sources: Sequence[Source], config: SourceOptions, columns: Sequence[str], notes: list[str]
+    sources: Sequence[Source],
+    config: SourceOptions,
+    columns: Sequence[str],
+    notes: list[str],
+    coded: Sequence[str] = (),
 ) -> Iterator[RawRows]:
     """Read some columns of all files in order; note ragged rows at the end."""
     n_ragged = n_rows = 0
     for source in sources:
-        for raw in read_rows(source, config, columns):
+        for raw in read_rows(source, config, columns, coded=coded):
             n_rows += raw.batch.num_rows + len(raw.ragged)
             n_ragged += len(raw.ragged)
             yield raw
@@ -259,14 +298,43 @@ def describe_undecodable(count: int, what: str, config: SourceOptions) -> str:
 
 
 def count_wide(
-    sources: Sequence[Source], config: SourceOptions, target: str | None, notes: list[str]
+    sources: Sequence[Source],
+    config: SourceOptions,
+    target: str | None,
+    max_levels: int,
+    notes: list[str],
 ) -> CountedValues:
-    """Count the values of the columns of wide files."""
+    """Count the values of the columns of wide files; labels and missing codes are those that the first declares."""
     if target is not None:
         check_target_column(target, read_columns(sources[0], config), config.sample)
     value_counts, weights = _count_columns(sources, config, notes)
+    declared = _read_declared(sources, config, notes)
+    for name in value_counts.keys() & declared.keys():
+        value_counts[name] = label_counts(value_counts[name], declared[name], max_levels)
     codes = propose_codes(value_counts, config.missing)
-    return CountedValues(value_counts, codes, set(), [], weights)
+    for name, counted in value_counts.items():
+        if own := list_declared(counted, declared.get(name, FileColumn())):
+            named = {each.text for each in own}
+            codes[name] = [*own, *(each for each in codes.get(name, ()) if each.text not in named)]
+    return CountedValues(value_counts, codes, set(), [], weights, declared)
+
+
+def _read_declared(
+    sources: Sequence[Source], config: SourceOptions, notes: list[str]
+) -> dict[str, FileColumn]:
+    """Read what the first file declares of its columns, and note others that differ; empty for CSV and Parquet."""
+    found: dict[str, FileColumn] = {}
+    for source in sources:
+        if is_statistics(source, config):
+            own = read_file_columns(source, config)
+            found = found or own
+            alike = own.keys() & found.keys()
+            if odd := [name for name in own if name in alike and own[name] != found[name]]:
+                notes.append(
+                    f"{source.name}: the labels or missing codes of {abridge_names(odd)} are others than in "
+                    f"{sources[0].name}, and its values may be unknown levels"
+                )
+    return found
 
 
 def _count_columns(
@@ -308,10 +376,10 @@ def number_columns(source: Source, config: SourceOptions) -> tuple[str, ...]:
     Raises
     ------
     SourceError
-        If the file cannot be read or is a Parquet file.
+        If the file cannot be read, or is no CSV file.
     """
-    if is_parquet(source, config):
-        raise SourceError(f"{source.name}: Parquet columns have names; leave them as they are")
+    if not is_text(source, config):
+        raise SourceError(f"{source.name}: its columns have names; leave them as they are")
     return name_columns(len(read_columns(source, config)))
 
 
@@ -319,7 +387,7 @@ def _note_header(
     source: Source, value_counts: Mapping[str, ValueCounts], config: SourceOptions, notes: list[str]
 ) -> None:
     """Add a note if the names of columns occur among their own values."""
-    if config.columns is None and not is_parquet(source, config):
+    if config.columns is None and is_text(source, config):
         alike = [name for name, counted in value_counts.items() if name.strip() in counted.counts]
         if 2 * len(alike) > len(value_counts):
             notes.append(

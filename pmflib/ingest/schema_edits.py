@@ -254,5 +254,5 @@ def _draft_again(
             f"column {name!r} cannot be {role}: it would be {proposal.variable.role}, {proposal.why}"
         )
     codes = {text: why for text, why in column.codes.items() if text in missing}
-    made = replace(ColumnDraft.from_proposal(proposal), codes=codes)
+    made = replace(ColumnDraft.from_proposal(proposal), codes=codes, about=column.about)
     return drafted.replace_column(name, proposal.variable, made)

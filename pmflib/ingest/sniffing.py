@@ -13,7 +13,7 @@ from typing import Literal
 
 from pmflib.core.errors import SourceError
 from pmflib.core.texts import list_some
-from pmflib.ingest.chunks import is_parquet
+from pmflib.ingest.chunks import is_text
 from pmflib.ingest.csv.byte_stream import UNIT_SEPARATOR, choose_separator, separate_fields
 from pmflib.ingest.csv.rows import DECIMAL_COMMA, join_header, open_text
 from pmflib.ingest.options import WHITESPACE, SourceOptions
@@ -54,7 +54,7 @@ def sniff_source(
     SourceError
         If the result is ambiguous, with the candidates and the option to set.
     """
-    files = [source for source in sources if not is_parquet(source, config)]
+    files = [source for source in sources if is_text(source, config)]
     if not files:
         return config, []
     notes: list[str] = []
@@ -176,14 +176,14 @@ def check_reading(source: Source, config: SourceOptions) -> list[str]:
 
     Returns
     -------
-    A sentence with the option to set for each difference; empty for Parquet.
+    A sentence with the option to set for each difference; empty for other formats.
 
     Raises
     ------
     SourceError
         If the file cannot be read.
     """
-    if is_parquet(source, config):
+    if not is_text(source, config):
         return []
     found: list[str] = []
     guess = detect_encoding(source)

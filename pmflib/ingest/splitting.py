@@ -18,7 +18,7 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest import chunks
-from pmflib.ingest.chunks import FileChunk, choose_groups, choose_ranges, is_parquet
+from pmflib.ingest.chunks import FileChunk, choose_groups, choose_ranges, is_parquet, is_text
 from pmflib.ingest.csv.rows import find_data
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import count_group_rows
@@ -159,7 +159,7 @@ def split_groups(source: Source, rows: Sequence[int]) -> list[FileChunk]:
 
 def can_split(source: Source, config: SourceOptions) -> bool:
     """Whether a file is a CSV file that is large enough and suitable for splitting: see `split_files`."""
-    plain = not is_parquet(source, config) and not source.name.lower().endswith(PACKED)
+    plain = is_text(source, config) and not source.name.lower().endswith(PACKED)
     if not plain or len(choose_ranges(source.size)) < 2:
         return False
     simple = len(config.delimiter) == 1 and config.delimiter.isascii()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pmflib.model.questions.answers import Answer, Source
     from pmflib.model.row_scores import ReferenceScores
     from pmflib.model.traits.trait_model import TraitScores
+    from pmflib.schema.margins import MarginTables
 
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
@@ -110,6 +111,40 @@ class JointPMF(Mixture):
         """
         codes: IntArray = self.predict_proba(table, variable).argmax(axis=1)
         return codes
+
+    def rake(self, margins: MarginTables) -> JointPMF:
+        """Return the model raked to known margins of the population: the nearest joint PMF that has them.
+
+        Parameters
+        ----------
+        margins
+            Number of each level of some variables, or CSV files: `pmflib.schema.margins.read_margins`.
+
+        Returns
+        -------
+        A model with the same states. Each PMF of a variable with a margin is multiplied by one factor for each level,
+        and the prior by the sums, so that the joint PMF is the given one times a product of factors of the levels.
+
+        Raises
+        ------
+        SchemaError
+            If a variable or level is unknown, or the model gives a level probability 0 and the margins do not.
+        PmfError
+            If the model has forests, a margin is of two variables, or the margins cannot be reached.
+
+        References
+        ----------
+        Csiszár (1975), Annals of Probability 3(1): iterative proportional fitting as a projection.
+        """
+        from pmflib.model.raking import rake_factors
+
+        if self.edges():
+            raise PmfError(
+                "the model has forests, which cannot be raked to margins; rake the samples with pmflib.rake, and fit "
+                "with the raked weights"
+            )
+        raked = rake_factors(self.prior, self.factors, self.schema, margins)
+        return JointPMF(*raked, self.schema, self.origin)
 
     def expected_value(self, table: object, variable: str | int) -> FloatArray:
         """Return the expected value of an ordinal variable in each row given the others (MMSE).

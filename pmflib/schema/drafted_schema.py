@@ -61,6 +61,8 @@ class ColumnDraft:
         Share of missing values, in [0, 1]; None if unknown.
     codes
         Evidence for each proposed missing code, by its text.
+    about
+        Description of the column in its file; may be empty.
     """
 
     role: str
@@ -68,6 +70,7 @@ class ColumnDraft:
     note: str = ""
     share_missing: float | None = None
     codes: Mapping[str, str] = field(default_factory=dict)
+    about: str = ""
 
     @classmethod
     def from_proposal(cls, proposal: Proposal) -> ColumnDraft:
@@ -233,7 +236,7 @@ class DraftedSchema:
             variable = self.schema[name] if name in self.schema else None
             share = "" if column.share_missing is None else f"{column.share_missing:.1%}"
             role = variable.role if variable else column.role
-            why = column.note or column.why
+            why = "; ".join(text for text in (column.about, column.note or column.why) if text)
             codes = levels = ""
             if variable is not None:
                 own = [text for text in variable.missing if text not in self.schema.missing]
@@ -256,6 +259,7 @@ def _to_json(column: ColumnDraft) -> dict[str, object]:
         "note": column.note,
         "share_missing": column.share_missing,
         "codes": dict(column.codes),
+        "about": column.about,
     }
     return {key: value for key, value in given.items() if value not in ("", None, {})}
 

@@ -155,6 +155,12 @@ class Schema(Summarised):
         return tuple(dict.fromkeys(variable.column for variable in self.variables))
 
     @cached_property
+    def coded_columns(self) -> tuple[str, ...]:
+        """Return the names of the columns of levels, which bins of numbers have not."""
+        named = (variable.column for variable in self.variables if variable.edges is None)
+        return tuple(dict.fromkeys(named))
+
+    @cached_property
     def _positions(self) -> Mapping[str, int]:
         return {name: index for index, name in enumerate(self.names)}
 

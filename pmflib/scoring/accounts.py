@@ -211,7 +211,7 @@ def check_dataset(
     for source in used:
         names = [name for name, n in files[source.name].rows.cells_made_missing.items() if n]
         columns = list(dict.fromkeys(schema[name].column for name in names))
-        found = count_values([source], config, columns) if names else {}
+        found = count_values([source], config, columns, schema.coded_columns) if names else {}
         for name in names:
             texts = found[schema[name].column].counts
             codes = {text: schema[name].encode_cell(text) for text in texts}

@@ -200,7 +200,7 @@ def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterat
     absent = list_absent(chunk.source, job.scorer.options.targets, job.config, schema)
     names = list(dict.fromkeys([*schema.columns, *job.columns]))
     columns = [name for name in names if name not in absent]
-    coded = [name for name in schema.columns if name not in absent]
+    coded = [name for name in schema.coded_columns if name not in absent]
     raws = read_rows(chunk.source, job.config, columns, chunk=chunk, coded=coded)
     if absent:
         raws = (add_columns(raw, names) for raw in raws)

@@ -85,7 +85,10 @@ def set_(
 
         source = make_source(_find_source(drafted, path, file))
         was_read.append(str(source.path))
-        return count_values(find_sources(source.path), source, names)
+        is_number = role == "continuous" or bins is not None
+        binned = {each.name for each in drafted.schema if each.edges is not None and not role}
+        coded = [] if is_number else [name for name in names if name not in binned]
+        return count_values(find_sources(source.path), source, names, coded)
 
     if column is None:
         if codes is None or any((role, levels, other, bins, drop)):

@@ -217,7 +217,7 @@ def _encode_rows(
 ) -> Iterator[_EncodedRows]:
     """Encode a file batch by batch; the screen receives rows that do not fit."""
     columns, decimals = _list_columns(schema, config), find_decimals(schema, config)
-    coded = [name for name in schema.columns if name != config.sample]
+    coded = [name for name in schema.coded_columns if name != config.sample]
     for raw in read_rows(source, config, columns, on_rows=on_rows, chunk=chunk, coded=coded):
         identifiers = None
         if config.sample is not None:

@@ -1,0 +1,210 @@
+"""Rake weights of samples to known margins, with errors by replicates that are raked again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, check_row_order, find_row_names
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.raking import ACCEPTED, Raked, check_bounds, rake_cells
+from pmflib.core.replicate_weights import ReplicateWeights
+from pmflib.core.survey_design import MOST_REPLICATES, SurveyDesign
+from pmflib.schema import Schema
+from pmflib.schema.margins import Margin, MarginTables, read_margins
+
+
+class RakedDesign(SurveyDesign):
+    """Sampling design of raked samples: taken wherever a `pmflib.SurveyDesign` is.
+
+    Attributes
+    ----------
+    weight
+        Raked weights, float64 of shape (n_rows,). They sum to the population if a margin was given in totals, and to
+        the sum of the given weights otherwise.
+    factors
+        Factor of the share of each row, float64 of shape (n_rows,): 1 on average over the given weights.
+    """
+
+    def __init__(
+        self,
+        drawn: SurveyDesign,
+        factors: FloatArray,
+        replicates: FloatArray,
+        record: ReplicateWeights,
+        total: float,
+    ) -> None:
+        weight = drawn.weights.units * factors
+        self.factors = factors
+        self.weight: FloatArray = weight * (total / weight.sum())
+        super().__init__(
+            self.weight, replicates=replicates, method="JKn", factors=record.refit_factors
+        )
+        self.row_names = drawn.row_names
+        # held-out folds have whole units of each stratum
+        self.units, self._drawn_strata = drawn.units, drawn._strata
+        before, after = drawn.weights.n_effective, self.weights.n_effective
+        notes = (
+            *record.notes,
+            f"raked: {before:,.0f} effective samples (Kish) became {after:,.0f}; factors from {factors.min():.3g} to "
+            f"{factors.max():.3g}",
+        )
+        self.record = replace(
+            self.record, degrees=record.degrees, method=f"raked {record.method}", notes=notes
+        )
+
+    @property
+    def _strata(self) -> IntArray:
+        return self._drawn_strata
+
+
+def rake(
+    samples: object,
+    margins: MarginTables,
+    *,
+    weight: object | SurveyDesign | None = None,
+    schema: Schema | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> RakedDesign:
+    """Rake the weights of samples to known margins of the population.
+
+    Parameters
+    ----------
+    samples
+        Table with the columns of the margins, or codes of a schema.
+    margins
+        Number of each level of some variables, or of each pair of levels of two variables; or CSV files:
+        `pmflib.schema.margins.read_margins`. Numbers are shares, per cent or totals.
+    weight
+        Weights to start from, numbers above 0 of shape (n_rows,), or a `pmflib.SurveyDesign`; None is 1 each.
+    schema
+        Variables of the margins; None takes the levels that the margins name.
+    bounds
+        Smallest and largest factor of a weight, relative to the mean factor, such as (0.3, 3); None for no bounds.
+
+    Returns
+    -------
+    The design with raked weights and raked replicate weights. Rows without a value of a margin keep their share of the
+    weights, and the other rows have the known distribution among themselves.
+
+    Raises
+    ------
+    PmfError
+        If margins contradict each other or cannot be reached within the bounds; if all rows are one sampling unit; as
+        `pmflib.SurveyDesign` and `pmflib.schema.margins.read_margins` do.
+    SchemaError
+        If samples have a level to which the margins give nothing, or lack a level to which they give something.
+
+    Notes
+    -----
+    Each replicate, given or of the jackknife of sampling units (in at most 200 groups), is raked as well, so that
+    errors reflect what raking gains and costs. A replicate that lacks a level is raked to the other levels.
+
+    References
+    ----------
+    Deville, Särndal and Sautory (1993), JASA 88; Kolenikov (2014), Stata Journal 14, for replicates.
+
+    Examples
+    --------
+    >>> table = {"sex": ["f", "m", "m", "m"], "smokes": ["no", "no", "yes", "yes"]}
+    >>> rake(table, {"sex": {"f": 0.5, "m": 0.5}}).weight.round(3).tolist()
+    [2.0, 0.667, 0.667, 0.667]
+    """
+    check_bounds(bounds)
+    known, found = read_margins(margins, schema)
+    check_row_order(samples, weight=weight)
+    codes = known.encode(samples)
+    drawn = weight if isinstance(weight, SurveyDesign) else None
+    if drawn is None:
+        drawn = SurveyDesign(np.ones(len(codes)) if weight is None else weight)
+        drawn.row_names = find_row_names(samples)
+    if drawn.n_rows != len(codes):
+        raise PmfError(
+            f"samples has {len(codes)} rows, and weight {drawn.n_rows}; give weights of these rows"
+        )
+    cells, of_row = np.unique(find_levels(codes, found), axis=0, return_inverse=True)
+    rows = of_row.ravel()
+    units = drawn.weights.units.astype(np.float64)
+    sums = np.bincount(rows, units, len(cells)).astype(np.float64)[:, None]
+    whole = rake_margins(sums, cells, found, bounds)
+    record, matrix = drawn.reduce(MOST_REPLICATES)
+    if record.strata is not None:
+        # units in groups are known as groups alone
+        degrees = min(record.degrees, record.n_columns - int(record.strata.max()) - 1)
+        record = replace(record, degrees=max(degrees, 1))
+    dense = record.spread(matrix, units)
+    by_replicate = np.empty((len(cells), record.n_columns))
+    for column in range(record.n_columns):
+        by_replicate[:, column] = np.bincount(rows, dense[:, column], len(cells))
+    shares = [each.shares.ravel() for each in found]
+    raked = rake_cells(by_replicate, cells, shares, bounds, whole.factors)
+    total = next((each.total for each in found if each.total is not None), None)
+    if total is None:
+        total = drawn.weights.sums.total
+    dense *= (total / by_replicate.sum(axis=0)) * raked.factors[rows]
+    if n_missed := int((raked.gaps > ACCEPTED).sum()):
+        note = f"{n_missed} of {record.n_columns} replicates cannot have all margins"
+        record = replace(record, notes=(*record.notes, note))
+    return RakedDesign(drawn, whole.factors[rows, 0], dense, record, total)
+
+
+def find_levels(codes: IntArray, margins: Sequence[Margin]) -> IntArray:
+    """Find the cell of each row in the table of each margin: int64 (n_rows, n_margins), the table's size if missing."""
+    found = np.empty((len(codes), len(margins)), np.int64)
+    for place, margin in enumerate(margins):
+        mine = codes[:, list(margin.positions)].astype(np.int64)
+        cells = np.ravel_multi_index(tuple(np.maximum(mine, 0).T), margin.shares.shape)
+        found[:, place] = np.where((mine < 0).any(axis=1), margin.shares.size, cells)
+    return found
+
+
+def rake_margins(
+    sums: FloatArray,
+    cells: IntArray,
+    margins: Sequence[Margin],
+    bounds: tuple[float, float] | None,
+) -> Raked:
+    """Rake one table: see `pmflib.core.raking.rake_cells`.
+
+    Raises
+    ------
+    SchemaError
+        If the table has a level to which a margin gives nothing, or the other way round.
+    PmfError
+        If the margins cannot be reached.
+    """
+    for place, margin in enumerate(margins):
+        held = np.bincount(cells[:, place], sums[:, 0], margin.shares.size + 1)[:-1] > 0
+        if not held.any():
+            raise SchemaError(
+                f"margins of {' x '.join(margin.names)}: no sample has a value; leave this margin out"
+            )
+        given = margin.shares.ravel() > 0
+        if (extra := np.flatnonzero(held & ~given)).size:
+            raise SchemaError(
+                f"margins give {margin.name_cell(extra[0])} nothing, and samples have it; correct the margin, or leave "
+                "these samples out"
+            )
+        if (lacking := np.flatnonzero(given & ~held)).size:
+            share = margin.shares.ravel()[lacking[0]]
+            raise SchemaError(
+                f"margins give {margin.name_cell(lacking[0])} the share {share:.4g}, and no sample has it; merge it "
+                "with another level"
+            )
+    found = rake_cells(sums, cells, [each.shares.ravel() for each in margins], bounds)
+    if found.gaps[0] > ACCEPTED:
+        place, level, share = found.worst
+        margin = margins[place]
+        where = (
+            "samples without a value" if level == margin.shares.size else margin.name_cell(level)
+        )
+        why = (
+            "they contradict other margins or samples" if bounds is None else f"bounds are {bounds}"
+        )
+        raise PmfError(
+            f"margins of {' x '.join(margin.names)} cannot be reached: {where} has the share {share:.4g} after "
+            f"raking; {why}: leave a margin out, merge levels, or widen the bounds"
+        )
+    return found
