@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import FloatArray, IntArray, check_row_order, find_row_names
 from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.machine import find_memory_limit
 from pmflib.core.raking import ACCEPTED, Raked, check_bounds, rake_cells
 from pmflib.core.replicate_weights import ReplicateWeights
 from pmflib.core.survey_design import MOST_REPLICATES, SurveyDesign
@@ -96,6 +98,8 @@ def rake(
         `pmflib.SurveyDesign` and `pmflib.schema.margins.read_margins` do.
     SchemaError
         If samples have a level to which the margins give nothing, or lack a level to which they give something.
+    MemoryPlanError
+        If the replicate weights would not fit in memory.
 
     Notes
     -----
@@ -134,6 +138,12 @@ def rake(
         # units in groups are known as groups alone
         degrees = min(record.degrees, record.n_columns - int(record.strata.max()) - 1)
         record = replace(record, degrees=max(degrees, 1))
+    plan = MemoryPlan(
+        "raking",
+        {f"weights of {record.n_columns} replicates": 24 * len(codes) * record.n_columns},
+        "Give a design with fewer replicates, or rake a part of the samples.",
+    )
+    plan.check(find_memory_limit())
     dense = record.spread(matrix, units)
     by_replicate = np.empty((len(cells), record.n_columns))
     for column in range(record.n_columns):

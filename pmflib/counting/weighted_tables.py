@@ -25,13 +25,19 @@ from pmflib.core.replicate_weights import ReplicateWeights
 from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import PlannedTable, TablePlan, TableRequest, add_cells
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BlockReference, add_sums, read_blocks, restore_units
+from pmflib.store.sample_blocks import (
+    BLOCK_BYTES,
+    BlockReference,
+    add_sums,
+    read_blocks,
+    restore_units,
+)
 from pmflib.store.sample_designs import StoredDesign, StoredReplicates
 
 SQUARES_BITS = 61
 """Bits of the sums of squared weights."""
 JOINED_ROWS = 1 << 14
-"""Largest number of rows of small blocks that are counted together."""
+"""Largest number of rows of small blocks that are counted together, of at most `BLOCK_BYTES`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,8 +330,10 @@ def _join_small(blocks: Iterable[Block], offsets: IntArray) -> Iterator[Block]:
     """Join consecutive small blocks of one form: a thousand tables of a block are a thousand calls."""
     waiting: list[Block] = []
     for block in blocks:
-        n_rows = sum(each.n_rows for each in waiting) + block.n_rows
-        if waiting and (n_rows > JOINED_ROWS or type(block) is not type(waiting[0])):
+        n_rows = sum(each.n_rows for each in (*waiting, block))
+        nbytes = sum(each.nbytes for each in (*waiting, block))
+        is_large = n_rows > JOINED_ROWS or nbytes > BLOCK_BYTES
+        if waiting and (is_large or type(block) is not type(waiting[0])):
             yield concatenate_blocks(waiting, offsets)
             waiting = []
         waiting.append(block)

@@ -124,6 +124,7 @@ class JointPMF(Mixture):
         -------
         A model with the same states. Each PMF of a variable with a margin is multiplied by one factor for each level,
         and the prior by the sums, so that the joint PMF is the given one times a product of factors of the levels.
+        Samples that are asked with it need a design of raked weights: `pmflib.rake`.
 
         Raises
         ------
@@ -144,7 +145,7 @@ class JointPMF(Mixture):
                 "with the raked weights"
             )
         raked = rake_factors(self.prior, self.factors, self.schema, margins)
-        return JointPMF(*raked, self.schema, self.origin)
+        return JointPMF(*raked, self.schema, {**self.origin, "raked": True})
 
     def expected_value(self, table: object, variable: str | int) -> FloatArray:
         """Return the expected value of an ordinal variable in each row given the others (MMSE).

@@ -1,7 +1,7 @@
 """The best items for every sample: those with the highest expected value, or probability of some levels.
 
 Items are variables, such as movies. The value of an item for a sample is predicted from the other answers of the
-sample. Which value to rank by depends on the goal: see the page on recommendations.
+sample. Expected values alone may put items first that few samples have answered: `at_least` and `penalty` limit that.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Recommendations:
 
 
 class Recommender:
-    """Recommender of items to samples, as a `pmflib.model.score_tables.TableMaker`.
+    """Recommender of items to samples.
 
     Parameters
     ----------
@@ -459,7 +459,7 @@ def measure_recommendations(
     Parameters
     ----------
     recommended
-        Table with the columns sample, rank and item, as written by ``pmf recommend``, or with row in place of sample.
+        Table with the columns row, rank and item, as `recommend` returns, or with sample in place of row.
     held_out
         Table with the same column of samples, and item: the answers to find, each once.
     n_items

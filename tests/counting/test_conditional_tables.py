@@ -160,6 +160,29 @@ def test_count_stored_tables__the_same_on_workers(blocks, thread_client):
     assert plan_stored_tables(blocks, SCHEMA, MANY) == alone.seconds
 
 
+def test_count_stored_tables__joins_small_blocks_up_to_the_size_of_one(blocks, monkeypatch):
+    monkeypatch.setattr(weighted_tables, "count_processors", lambda: 1)
+    sizes: list[int] = []
+
+    def add(block, *others):
+        sizes.append(block.nbytes)
+        conditional_tables.add_cells(block, *others)
+
+    monkeypatch.setattr(weighted_tables, "add_cells", add)
+    check(count_stored_tables(blocks, SCHEMA, MANY).tables, CODES, MANY)
+    assert len(sizes) == 1
+    limit = sizes[0] // 3
+    sizes.clear()
+    monkeypatch.setattr(weighted_tables, "BLOCK_BYTES", limit)
+    check(count_stored_tables(blocks, SCHEMA, MANY).tables, CODES, MANY)
+    assert 3 <= len(sizes) < len(blocks)
+    assert max(sizes) <= limit
+    sizes.clear()
+    monkeypatch.setattr(weighted_tables, "BLOCK_BYTES", 1)
+    check(count_stored_tables(blocks, SCHEMA, MANY).tables, CODES, MANY)
+    assert len(sizes) == len(blocks)
+
+
 def test_count_stored_tables__superseded_rows_are_not_counted(blocks):
     parts = [
         replace(block, superseded=np.arange(block.start, stop))

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import MemoryPlanError, SchemaError
 from pmflib.core.raking import rake_cells
+from pmflib.counting import raking
 
 
 def draw(n=300, seed=0):
@@ -239,6 +240,15 @@ def test_rake__refuses_weights_of_other_rows():
     table, _ = draw()
     with pytest.raises(pmf.PmfError, match="rows"):
         pmf.rake(table, MARGINS, weight=np.ones(3))
+
+
+def test_rake__refuses_replicates_beyond_memory(monkeypatch):
+    table, weight = draw()
+    monkeypatch.setattr(raking, "find_memory_limit", lambda: 24 * 300 * 200)
+    pmf.rake(table, MARGINS, weight=weight)
+    monkeypatch.setattr(raking, "find_memory_limit", lambda: 24 * 300 * 200 - 1)
+    with pytest.raises(MemoryPlanError, match="raking"):
+        pmf.rake(table, MARGINS, weight=weight)
 
 
 def test_rake_cells__columns_are_raked_as_alone():

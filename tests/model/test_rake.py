@@ -78,6 +78,25 @@ def test_rake__refuses_margins_that_contradict_each_other():
         model.rake({a: {"0": 0.3, "1": 0.7}, b: {"0": 0.6, "1": 0.4}})
 
 
+def test_ask__samples_without_raked_weights_do_not_correct_a_raked_model():
+    rng = np.random.default_rng(0)
+    old = rng.random(2000) < 0.2
+    table = {
+        "age": np.where(old, "o", "y"),
+        "q": np.where(rng.random(2000) < 0.2 + 0.6 * old, 1, 0),
+    }
+    margins = {"age": {"y": 0.5, "o": 0.5}}
+    model = pmf.fit_em(table, rank=2).model
+    raked = model.rake(margins)
+    assert raked.ask("P(q=1)").numbers[0] == pytest.approx(0.5, abs=0.03)
+    for data in (table, pmf.count_pairs(table, model.schema)):
+        model.ask("P(q=1)", data)
+        with pytest.raises(pmf.PmfError, match="raked"):
+            raked.ask("P(q=1)", data)
+    answer = raked.ask("P(q=1)", table, design=pmf.rake(table, margins))
+    assert answer.numbers[0] == pytest.approx(0.5, abs=0.03)
+
+
 def test_rake__refuses_forests():
     rng = np.random.default_rng(0)
     first = rng.integers(2, size=2000)

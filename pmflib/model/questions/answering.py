@@ -93,8 +93,8 @@ def ask(
         If data and model have different schemas, or a variable lacks the values or the order that the measure needs.
     PmfError
         If the conditions are impossible: they have probability 0 under the model, and no sample meets them; if
-        ``source`` is "counts" and there are no counts; if the model was fitted with weights and ``data`` are samples
-        without a ``design``; or if an option is out of range.
+        ``source`` is "counts" and there are no counts; if the model was fitted with weights, or raked, and ``data``
+        are samples without a ``design``; or if an option is out of range.
     MemoryPlanError
         If there are too many combinations.
 

@@ -89,7 +89,7 @@ class Evidence:
             If counts and model have different schemas, or samples do not fit the schema.
         PmfError
             If a design is given with counts, or has another number of rows; or if there is no design for samples of a
-            model that was fitted with weights.
+            model that was fitted with weights or raked; or if counts without weights are given for a raked model.
         """
         schema = model.schema
         if isinstance(data, Evidence):
@@ -103,6 +103,11 @@ class Evidence:
                 )
             counts, sums = data.to_samples(), data.weights
             is_weighted = sums is not None and not sums.are_equal(int(data.n_rows.sum()))
+            if "raked" in model.origin and not is_weighted:
+                raise PmfError(
+                    "data are counts without weights, and the model was raked to margins; give samples, with design="
+                    "pmflib.rake(samples, margins)"
+                )
             n_rows = int(counts.n_rows.sum())
             return cls(schema, n_rows, is_weighted, lambda: counts.tables.sum(axis=0))
         codes = schema.encode(data)
@@ -110,6 +115,11 @@ class Evidence:
             raise PmfError(
                 "data is given without weights, and the model was fitted with weights; give "
                 "design=pmflib.SurveyDesign(weight) with those of these rows, or of ones"
+            )
+        if design is None and "raked" in model.origin:
+            raise PmfError(
+                "data is given without weights, and the model was raked to margins; give design=pmflib.rake(data, "
+                "margins)"
             )
         if design is not None:
             if design.n_rows != len(codes):
