@@ -21,7 +21,6 @@ from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.ingest.statistics_files import (
-    FileColumn,
     declare_levels,
     follow_file,
     label_counts,
@@ -44,6 +43,7 @@ from pmflib.schema.drafting.table_draft import (
     share_sister_codes,
 )
 from pmflib.schema.drafting.value_counts import ValueCounts, find_strays
+from pmflib.schema.file_columns import FileColumn
 from pmflib.schema.variable import as_text, read_number
 
 

@@ -7,8 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import IO, Any
 
@@ -30,8 +29,10 @@ from pmflib.ingest.sources import (
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal
 from pmflib.schema.drafting.value_counts import ValueCounts
+from pmflib.schema.file_columns import Code, FileColumn
 from pmflib.schema.tables import simplify
 from pmflib.schema.variable import Variable, as_text, read_number
+from pmflib.store.statistics_output import import_package
 
 BATCH_CELLS = 1 << 21
 """Number of cells of a batch; fixed, so that results do not depend on the machine."""
@@ -43,51 +44,6 @@ before it: about 400 MB as objects of Python."""
 
 XPORT_BYTES = 80
 """Length of the records of transport files of SAS, which state no number of rows."""
-
-Code = float | str
-"""Code of a value: a number, a text, or, of a missing number, its letter with a point: ".a"."""
-
-
-@dataclass(frozen=True)
-class FileColumn:
-    """What a file says of a column.
-
-    Parameters
-    ----------
-    label
-        Description of the variable; may be empty.
-    measure
-        "nominal", "ordinal" or "scale"; empty if unknown.
-    texts
-        Text of each labelled code, all distinct: its label, followed by the code if another code has the same label.
-    missing
-        Codes that are declared missing one by one.
-    ranges
-        Ranges of numbers that are declared missing, with their ends.
-    """
-
-    label: str = ""
-    measure: str = ""
-    texts: Mapping[Code, str] = field(default_factory=dict)
-    missing: tuple[Code, ...] = ()
-    ranges: tuple[tuple[float, float], ...] = ()
-
-    def is_missing(self, code: Code) -> bool:
-        """Whether a code is declared missing; letters of missing numbers are listed as such by their files."""
-        return code in self.missing or (
-            not isinstance(code, str) and any(low <= code <= high for low, high in self.ranges)
-        )
-
-    @property
-    def labelled(self) -> tuple[Code, ...]:
-        """Labelled codes that are not missing: letters last, numbers and texts in order."""
-        return tuple(code for code in self.texts if not self.is_missing(code))
-
-    def name_code(self, code: Code, by_label: bool) -> str | None:
-        """Text of a code; None for one without a label in a range that is declared missing."""
-        if code not in self.texts and code not in self.missing and self.is_missing(code):
-            return None
-        return self.texts.get(code, as_text(code)) if by_label else as_text(code)
 
 
 def read_file_columns(source: Source, config: SourceOptions) -> dict[str, FileColumn]:
@@ -312,16 +268,6 @@ def _open(
     return opened
 
 
-def _import(name: str, format: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise PmfError(
-            f"files .{format} are read by the package {name}, which is not installed: pip install "
-            "'pmflib[statistics-files]'"
-        ) from None
-
-
 @contextmanager
 def _refuse_damage(source: Source) -> Iterator[None]:
     """Translate the errors of readers."""
@@ -351,7 +297,7 @@ def _open_arrow(
     stream: IO[bytes], format: str, columns: list[str] | None, encoding: str | None
 ) -> _OpenFile:
     """Open a file of SPSS or Stata."""
-    library = _import("readstat_arrow", format)
+    library = import_package("readstat_arrow", format)
     with warnings.catch_warnings():
         # records of an unknown kind, which are skipped
         warnings.simplefilter("ignore", library.ReadstatWarning)
@@ -401,7 +347,7 @@ def _describe(
         missing = [str(code).rstrip() for code in missing]
     named = _name_labels(labels)
     known = measure if measure in ("nominal", "ordinal", "scale") else ""
-    return FileColumn((label or "").strip(), known, named, tuple(missing), tuple(ranges))
+    return FileColumn((label or "").strip(), known, named, tuple(missing), tuple(ranges), is_number)
 
 
 def _point_letters(column: pa.Array) -> pa.Array:
@@ -460,7 +406,7 @@ def _open_parsed(
     stream: IO[bytes], format: str, columns: list[str] | None, encoding: str | None
 ) -> _OpenFile:
     """Open a file of SAS, or a portable one of SPSS, which are read piece by piece."""
-    library = _import("pyreadstat", format)
+    library = import_package("pyreadstat", format)
     options: dict[str, Any] = {"usecols": columns, "output_format": "dict"}
     if format != "por":
         options["encoding"] = encoding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,11 +15,16 @@ from pmflib.core.texts import list_some, show_text
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json, progress_shown
 
 if TYPE_CHECKING:
+    from pmflib.schema.file_columns import FileColumn
     from pmflib.store.artefacts import Reference
     from pmflib_tasks.config import PipelineConfig
 
 SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent")
 """Keys of an account that are described in sentences."""
+OUTPUT_HELP = (
+    "Output file, .csv, .parquet, .sav, .zsav (SPSS) or .dta (Stata), or a folder of Parquet files."
+)
+"""Help of the option that names the output."""
 
 
 def score(
@@ -50,7 +56,7 @@ def score(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Output file, .csv or .parquet, or a folder of Parquet files."),
+        typer.Option(help=OUTPUT_HELP),
     ] = None,
     sample: Annotated[
         str | None, typer.Option(help="With --model: column with the sample identifier.")
@@ -150,6 +156,7 @@ def _score_live(
     if output is not None:
         read = [path for path in (data, questions) if path]
         check_output([*checked.source_paths, *read], output, checked.source.suffixes)
+    described = describe_output(checked, data, output)
     columns: list[str] = []
     if checked.source.layout == "wide" and checked.source.sample is None and names:
         known = load_schema(checked).names
@@ -164,7 +171,26 @@ def _score_live(
             keep=tuple(name for name in names if name not in columns),
             columns=tuple(columns),
         )
-    return publish_answer(checked, reference, output, is_joined=bool(questions))
+    return publish_answer(
+        checked, reference, output, described=described, is_joined=bool(questions)
+    )
+
+
+def describe_output(
+    config: PipelineConfig, data: str | None, output: Path | None
+) -> dict[str, FileColumn]:
+    """Describe the columns of an output by the raw files of a pipeline, or by new data; empty for CSV and Parquet."""
+    from pmflib.ingest.sources import find_sources
+    from pmflib.scoring.described_columns import describe_columns
+    from pmflib.store.statistics_output import WRITTEN
+    from pmflib_tasks.stage import load_schema
+
+    if output is None or output.suffix.lower() not in WRITTEN:
+        return {}
+    sources = find_sources(config.source_paths, config.source.suffixes)
+    if data:
+        sources += find_sources(data, config.source.suffixes)
+    return describe_columns(load_schema(config), sources, config.source)
 
 
 def publish_answer(
@@ -172,6 +198,7 @@ def publish_answer(
     reference: Reference,
     output: Path | None,
     *,
+    described: Mapping[str, FileColumn] = MappingProxyType({}),
     is_joined: bool = False,
     rows_per_sample: int = 1,
 ) -> dict[str, Any]:
@@ -185,6 +212,8 @@ def publish_answer(
         Reference to the results in the store.
     output
         File or folder; None leaves the results in the store.
+    described
+        Codes and labels of columns by name, from `describe_output`.
     is_joined
         Whether the results are one table, as for answers to questions.
     rows_per_sample
@@ -208,9 +237,10 @@ def publish_answer(
     if output is not None:
         with hold_output(output):
             if is_joined:
-                join_files(folder, output)
+                join_files(folder, output, described=described)
             else:
-                answer |= publish_parts(folder, output, entry.summary["samples"] * rows_per_sample)
+                n_rows = entry.summary["samples"] * rows_per_sample
+                answer |= publish_parts(folder, output, n_rows, described)
             paths = [output.parent / name for name in mark_files(output)]
             remember_export(store, reference.kind, output, paths)
         answer["output"] = str(output)
