@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pmflib.ingest.chunks import is_statistics
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sources import Source
+from pmflib.ingest.sources import find_sources
 from pmflib.ingest.statistics_files import read_file_columns
 from pmflib.schema import Schema
 from pmflib.schema.file_columns import FileColumn, describe_variable
 
 
 def describe_columns(
-    schema: Schema, sources: Sequence[Source], config: SourceOptions
+    schema: Schema, paths: Iterable[str | None], config: SourceOptions
 ) -> dict[str, FileColumn]:
     """Describe the columns of scores and imputed rows, by their names.
 
@@ -22,14 +22,15 @@ def describe_columns(
     ----------
     schema
         Variables and levels.
-    sources, config
+    paths, config
         Raw files and their options; codes and labels are those of the first file of SPSS, Stata or SAS.
 
     Raises
     ------
     SourceError
-        If that file cannot be read.
+        If there are no such files, or that file cannot be read.
     """
+    sources = find_sources(tuple(filter(None, paths)), config.suffixes)
     source = next((each for each in sources if is_statistics(each, config)), None)
     declared = {} if source is None else read_file_columns(source, config)
     found = dict(declared)

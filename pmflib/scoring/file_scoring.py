@@ -275,7 +275,7 @@ def score_file(
             # the files are refused, so that finished parts are invalid
             clear_output(folder)
             raise
-        described = describe_columns(model.schema, sources, config)
+        described = describe_columns(model.schema, paths, config)
         published = publish_parts(folder, output, scored.samples, described)
         account = {"output": str(output), **scored.to_json(), **published}
         if notes:

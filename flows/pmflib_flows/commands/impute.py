@@ -9,7 +9,7 @@ import typer
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.texts import show_text
-from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, describe_output, publish_answer
+from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, publish_answer
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 
 
@@ -55,7 +55,6 @@ def impute(
         raise ConfigError(
             "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
         )
-    described = describe_output(checked, data, output)
     with progress_shown(as_json):
         reference = impute_flow(
             str(config),
@@ -64,7 +63,7 @@ def impute(
             columns=tuple(keep.split(",")) if keep else (),
             seed=seed,
         )
-    answer = publish_answer(checked, reference, output, described=described, rows_per_sample=draws)
+    answer = publish_answer(checked, reference, output, data, rows_per_sample=draws)
     answer["draws"] = draws
     if as_json:
         print_json(answer)

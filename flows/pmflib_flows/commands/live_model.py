@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,6 @@ from pmflib.core.texts import list_some, show_text
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json, progress_shown
 
 if TYPE_CHECKING:
-    from pmflib.schema.file_columns import FileColumn
     from pmflib.store.artefacts import Reference
     from pmflib_tasks.config import PipelineConfig
 
@@ -156,7 +154,6 @@ def _score_live(
     if output is not None:
         read = [path for path in (data, questions) if path]
         check_output([*checked.source_paths, *read], output, checked.source.suffixes)
-    described = describe_output(checked, data, output)
     columns: list[str] = []
     if checked.source.layout == "wide" and checked.source.sample is None and names:
         known = load_schema(checked).names
@@ -171,34 +168,15 @@ def _score_live(
             keep=tuple(name for name in names if name not in columns),
             columns=tuple(columns),
         )
-    return publish_answer(
-        checked, reference, output, described=described, is_joined=bool(questions)
-    )
-
-
-def describe_output(
-    config: PipelineConfig, data: str | None, output: Path | None
-) -> dict[str, FileColumn]:
-    """Describe the columns of an output by the raw files of a pipeline, or by new data; empty for CSV and Parquet."""
-    from pmflib.ingest.sources import find_sources
-    from pmflib.scoring.described_columns import describe_columns
-    from pmflib.store.statistics_output import WRITTEN
-    from pmflib_tasks.stage import load_schema
-
-    if output is None or output.suffix.lower() not in WRITTEN:
-        return {}
-    sources = find_sources(config.source_paths, config.source.suffixes)
-    if data:
-        sources += find_sources(data, config.source.suffixes)
-    return describe_columns(load_schema(config), sources, config.source)
+    return publish_answer(checked, reference, output, data, is_joined=bool(questions))
 
 
 def publish_answer(
     config: PipelineConfig,
     reference: Reference,
     output: Path | None,
+    data: str | None,
     *,
-    described: Mapping[str, FileColumn] = MappingProxyType({}),
     is_joined: bool = False,
     rows_per_sample: int = 1,
 ) -> dict[str, Any]:
@@ -212,8 +190,8 @@ def publish_answer(
         Reference to the results in the store.
     output
         File or folder; None leaves the results in the store.
-    described
-        Codes and labels of columns by name, from `describe_output`.
+    data
+        New samples; None for those of the pipeline.
     is_joined
         Whether the results are one table, as for answers to questions.
     rows_per_sample
@@ -223,11 +201,13 @@ def publish_answer(
     -------
     The account, with the paths of the parts and the output.
     """
+    from pmflib.scoring.described_columns import describe_columns
     from pmflib.scoring.outputs import mark_files, publish_parts
     from pmflib.store.exports import remember_export
     from pmflib.store.file_digests import fetch_all
+    from pmflib.store.statistics_output import WRITTEN
     from pmflib.store.table_files import hold_output, join_files
-    from pmflib_tasks.stage import open_store
+    from pmflib_tasks.stage import load_schema, open_store
 
     store = open_store(config)
     entry = store.find(reference.identity)
@@ -235,6 +215,10 @@ def publish_answer(
     folder = fetch_all(store.locate(reference))
     answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
     if output is not None:
+        described = {}
+        if output.suffix.lower() in WRITTEN:
+            paths = (*config.source_paths, data)
+            described = describe_columns(load_schema(config), paths, config.source)
         with hold_output(output):
             if is_joined:
                 join_files(folder, output, described=described)
