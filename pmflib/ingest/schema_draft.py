@@ -29,7 +29,13 @@ from pmflib.ingest.statistics_files import (
 )
 from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.drafting.inference import Proposal, give_absent
+from pmflib.schema.drafting.column_meaning import note_design
+from pmflib.schema.drafting.inference import (
+    DECLARED_WEIGHT,
+    WEIGHT_NOTE,
+    Proposal,
+    give_absent,
+)
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
 from pmflib.schema.drafting.several_answers import split_columns
@@ -135,13 +141,19 @@ def draft_schema(
     }
     for name in proposals.keys() & counted.declared.keys():
         each, by_label = proposals[name], bool(counted.value_counts[name].categories)
-        if each.variable is not None:
-            made = follow_file(each.variable, counted.declared[name], by_label=by_label)
+        column = counted.declared[name]
+        if column.is_weight and config.weight is None and name != target:
+            note = f"{WEIGHT_NOTE}, {DECLARED_WEIGHT}; name it by --weight (source.weight)"
+            proposals[name] = replace(each, variable=None, role="left out", note=note, why=note)
+        elif each.variable is not None:
+            made = follow_file(each.variable, column, by_label=by_label)
             proposals[name] = replace(each, variable=made)
     if target is not None:
         check_target_column(target, list(proposals), config.sample)  # a part is no column
         check_drafted_target(target, proposals[target])
     variables = [each.variable for each in proposals.values() if each.variable is not None]
+    if config.layout == "wide" and config.psu is None:
+        notes += note_design(proposals)
     notes += [*note_codes(codes), *note_strays(proposals), *_note_proposals(proposals)]
     if not variables:
         raise SchemaError(
@@ -327,7 +339,9 @@ def _read_declared(
     for source in sources:
         if is_statistics(source, config):
             own = read_file_columns(source, config)
-            found = found or own
+            if not found:
+                found = own
+                notes.extend(note for column in own.values() for note in column.notes)
             alike = own.keys() & found.keys()
             if odd := [name for name in own if name in alike and own[name] != found[name]]:
                 notes.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import warnings
 from collections import Counter
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.core.errors import PmfError, SourceError
+from pmflib.core.texts import abridge_names
 from pmflib.ingest.chunks import RawRows, find_columns, find_format
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import (
@@ -216,8 +218,7 @@ def follow_file(variable: Variable, column: FileColumn, *, by_label: bool) -> Va
     if not by_label:
         names = {as_text(code): text for code, text in column.texts.items()}
         return replace(variable, levels=tuple(names.get(level, level) for level in variable.levels))
-    codes = {text: code for code, text in column.texts.items()}
-    values = [codes.get(level, read_number(level)) for level in variable.levels]
+    values = [column.find_code(level) for level in variable.levels]
     numbers = tuple(float(value) for value in values if isinstance(value, int | float))
     is_rising = len(numbers) == len(values) and list(numbers) == sorted(set(numbers))
     if variable.values is None or not is_rising:
@@ -288,7 +289,9 @@ def _refuse_damage(source: Source) -> Iterator[None]:
 
 
 def _is_of_reader(error: Exception) -> bool:
-    if isinstance(error, (*DAMAGED, ValueError, OverflowError, IndexError, MemoryError)):
+    if isinstance(
+        error, (*DAMAGED, struct.error, ValueError, OverflowError, IndexError, MemoryError)
+    ):
         return True
     return type(error).__module__.partition(".")[0] in ("readstat_arrow", "pyreadstat")
 
@@ -306,20 +309,27 @@ def _open_arrow(
         )
     about = opened.metadata
     found = {}
+    sets: dict[str, list[str]] = {}
+    for each in about.multiple_response_sets:
+        names = each["variables"]
+        counted = f", of which {each['counted_value']} is counted" if each["is_dichotomy"] else ""
+        sets.setdefault(names[0], []).append(
+            f"{abridge_names(names)}: the file has them as the multiple-response set {each['name']}, "
+            f"{each['label']!r}{counted}; they are drafted as variables of their own"
+        )
+    numbers = [item.name for item in opened.schema if not pa.types.is_large_string(item.type)]
+    place = _find_weight(stream) if format == "sav" and columns is None else 0
+    weight = numbers[place - 1] if 0 < place <= len(numbers) else ""
     for item in opened.schema:
         labels = {each["value"]: each["label"] for each in about.value_labels.get(item.name) or ()}
         is_number = not pa.types.is_large_string(item.type)
         declared = about.missing_values.get(item.name) or {}
         alone = [*declared.get("values", ()), *([declared["value"]] if "value" in declared else [])]
         ranges = [(declared["lo"], declared["hi"])] if "lo" in declared else []
-        found[item.name] = _describe(
-            about.variable_labels.get(item.name),
-            about.measures.get(item.name),
-            labels,
-            alone,
-            ranges,
-            is_number,
-        )
+        label, measure = about.variable_labels.get(item.name), about.measures.get(item.name)
+        column = _describe(label, measure, labels, alone, ranges, is_number)
+        own = tuple(sets.get(item.name, ()))
+        found[item.name] = replace(column, is_weight=item.name == weight, notes=own)
 
     def read(n_rows: int) -> Iterator[pa.RecordBatch]:
         for batch in _pull(lambda put: opened.read_batches(put, batch_rows=n_rows)):
@@ -328,6 +338,30 @@ def _open_arrow(
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     return _OpenFile(found, read)
+
+
+def _find_weight(stream: IO[bytes]) -> int:
+    """Find which variable of numbers, from 1, the header of a file of SPSS names as the weight of cases; 0 if none.
+
+    The header states a place among the records of variables, of which long texts have several ("SPSS System File
+    Format", PSPP Developers Guide).
+    """
+    stream.seek(0)
+    header = stream.read(176)
+    order = "<" if header[64] else ">"
+    (place,) = struct.unpack(f"{order}i", header[76:80])
+    width = n_numbers = 0
+    for _ in range(place):
+        record = stream.read(32)
+        kind, width, has_label, n_missing = struct.unpack(f"{order}4i", record[:16])
+        if kind != 2:
+            return 0
+        n_numbers += width == 0
+        if has_label:
+            (size,) = struct.unpack(f"{order}i", stream.read(4))
+            stream.seek(size + -size % 4, 1)
+        stream.seek(8 * abs(n_missing), 1)
+    return 0 if width else n_numbers
 
 
 def _describe(

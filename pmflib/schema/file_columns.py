@@ -31,6 +31,10 @@ class FileColumn:
         Ranges of numbers that are declared missing, with their ends.
     is_number
         Whether the codes are numbers, but for the letters of missing ones.
+    is_weight
+        Whether the file weights its cases by the column.
+    notes
+        Multiple-response sets of the file that begin with the column, described.
     """
 
     label: str = ""
@@ -39,6 +43,8 @@ class FileColumn:
     missing: tuple[Code, ...] = ()
     ranges: tuple[tuple[float, float], ...] = ()
     is_number: bool = True
+    is_weight: bool = False
+    notes: tuple[str, ...] = ()
 
     def is_missing(self, code: Code) -> bool:
         """Whether a code is declared missing; letters of missing numbers are listed as such by their files."""
@@ -94,7 +100,7 @@ def describe_variable(variable: Variable, declared: FileColumn = FileColumn()) -
     own = {code: level for code, level in zip(codes, levels, strict=True) if as_text(code) != level}
     return replace(
         declared,
-        measure=declared.measure or ("nominal" if variable.role == "nominal" else "ordinal"),
+        measure=declared.measure or ("scale" if variable.edges else variable.role),
         texts={**declared.texts, **own},
         # new codes may be in a range that is declared missing
         ranges=() if None in found else declared.ranges,

@@ -17,7 +17,7 @@ from pmflib.schema.file_columns import Code, FileColumn
 
 WRITTEN = (".sav", ".zsav", ".dta")
 """Suffixes of the files of SPSS and Stata that can be written."""
-BATCH_CELLS = 1 << 21
+BATCH_CELLS = 1 << 19
 """Number of cells of a piece."""
 LONG = 2_147_483_620
 """Largest integer that Stata keeps as one."""

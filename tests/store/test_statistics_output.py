@@ -143,6 +143,7 @@ def test_a_missing_package_is_named_before_the_work(tmp_path, monkeypatch):
         (Variable("v", ("neither", "agree", "4")), LIKERT, [2, 3, 4]),
         (Variable("v", ("agree", "others"), other="others"), LIKERT, [3, 4]),
         (Variable("v", ("x < 3", "x >= 3"), edges=(3,)), LIKERT, [1, 2]),
+        (Variable("v", ("x < 3", "x >= 3"), (2.5, 4), edges=(3,)), LIKERT, [2.5, 4]),
         (Variable("v_a", ("no", "yes"), part=Part("v", ";", ("a", "b"), "a")), LIKERT, [1, 2]),
         (Variable("v", ("m", "f")), FileColumn(is_number=False), ["m", "f"]),
     ],
