@@ -217,8 +217,8 @@ def publish_answer(
     if output is not None:
         described = {}
         if output.suffix.lower() in WRITTEN:
-            paths = (*config.source_paths, data)
-            described = describe_columns(load_schema(config), paths, config.source)
+            raw = (*config.source_paths, data)
+            described = describe_columns(load_schema(config), raw, config.source)
         with hold_output(output):
             if is_joined:
                 join_files(folder, output, described=described)
