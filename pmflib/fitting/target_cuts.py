@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.comparison import compare_samples
-from pmflib.fitting.em_fit import N_FOLDS
+from pmflib.fitting.em_fit import N_FOLDS, EMFit, Passes
 from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.rivals import LEAST_COMPARED, SURE, score_rows
 from pmflib.schema import Schema
 from pmflib.schema.drafting.target_cuts import cut_by_target, recut_variable
 
 Refit = Callable[[DenseBlock, Schema], FitResult]
 """Fits samples under another schema, with the same options."""
+
+
+class CutChoice(NamedTuple):
+    """Samples, variables and fit with the chosen cuts, and a sentence on the comparison, if there was one."""
+
+    block: DenseBlock
+    schema: Schema
+    result: FitResult
+    notes: tuple[str, ...] = ()
 
 
 def choose_cuts(
@@ -27,7 +38,7 @@ def choose_cuts(
     numbers: Mapping[int, FloatArray],
     result: FitResult,
     refit: Refit,
-) -> tuple[DenseBlock, Schema, FitResult]:
+) -> CutChoice:
     """Compare cuts by the target with the given ones on the fold that neither the cuts nor the fits have seen.
 
     Parameters
@@ -43,20 +54,20 @@ def choose_cuts(
 
     Returns
     -------
-    Samples, variables and fit with cuts by the target if these raise the log-likelihood of the target by more than
-    ``SURE`` standard errors, otherwise the given ones: within one error, cuts by the target were worse on other rows
-    (`python -m benchmarks.models.targets --cuts adult`). A note has the difference.
+    The cuts by the target if these raise the log-likelihood of the target by more than ``SURE`` standard errors,
+    otherwise the given ones: within one error, cuts by the target were worse on other rows
+    (`python -m benchmarks.models.targets --cuts adult`).
     """
     if result.trial is None or len(block) < LEAST_COMPARED:
-        return block, schema, result
+        return CutChoice(block, schema, result)
     is_held_out = block.assign_folds(N_FOLDS) == 0
     cut, recut = _cut(block, schema, target, numbers, ~is_held_out)
     if recut == schema:
-        return block, schema, result
+        return CutChoice(block, schema, result)
     other = refit(cut, recut)
     test = block[is_held_out]
     if other.trial is None or not len(test):
-        return block, schema, result
+        return CutChoice(block, schema, result)
     weights = weigh_rows(test) / weigh_rows(test).mean()
     scores = []
     for samples, fit in ((cut, other), (block, result)):
@@ -75,8 +86,19 @@ def choose_cuts(
         f"held-out rows {-gain:+.3f} +- {error:.3f} nats"
     )
     if gain > SURE * error:
-        return cut, recut, replace(other, notes=(f"{note}; chosen", *other.notes))
-    return block, schema, replace(result, notes=(*result.notes, f"{note}; not chosen"))
+        return CutChoice(cut, recut, other, (f"{note}; chosen",))
+    return CutChoice(block, schema, result, (f"{note}; not chosen",))
+
+
+def fit_trial(block: DenseBlock, schema: Schema, target: int) -> FitResult:
+    """Fit a model of the target to the samples without the first fold, which chooses its options, as a trial alone.
+
+    Its rank is the number of the target's levels, the least that gives each level a state of its own.
+    """
+    rank = schema[target].cardinality
+    fit = EMFit(schema, rank, Options.make("auto", "auto", 1, rank), 0, Passes(), target)
+    result = fit.fit_block(*fit.hold_out(block))[1]
+    return replace(result, trial=result.model)
 
 
 def _cut(
