@@ -11,10 +11,12 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.comparison import compare_samples
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.fitting.em_fit import N_FOLDS, EMFit, Passes
 from pmflib.fitting.fit_result import FitResult
 from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.rivals import LEAST_COMPARED, SURE, score_rows
+from pmflib.fitting.target_fit import FIRST
 from pmflib.schema import Schema
 from pmflib.schema.drafting.target_cuts import cut_by_target, recut_variable
 
@@ -91,13 +93,18 @@ def choose_cuts(
 
 
 def fit_trial(block: DenseBlock, schema: Schema, target: int) -> FitResult:
-    """Fit a model of the target to the samples without the first fold, which chooses its options, as a trial alone.
+    """Fit a model of the target to the samples without the first fold, as a trial alone.
 
-    Its rank is the number of the target's levels, the least that gives each level a state of its own.
+    It has as many states as the target has levels, and the first of the candidates that a fit for a target compares;
+    the held-out fold chooses the number of steps.
     """
     rank = schema[target].cardinality
     fit = EMFit(schema, rank, Options.make("auto", "auto", 1, rank), 0, Passes(), target)
-    result = fit.fit_block(*fit.hold_out(block))[1]
+    samples, held_out = fit.hold_out(block)
+    training = BlocksInMemory.cut(samples, schema.offsets, rank)
+    starts = fit.make_starts(fit.count(samples))
+    run = fit.for_target.try_one(FIRST, training, held_out, starts)
+    _, result = fit.for_target.report_best({FIRST: run}, training, held_out)
     return replace(result, trial=result.model)
 
 

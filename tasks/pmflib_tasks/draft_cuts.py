@@ -10,6 +10,7 @@ from pmflib.fitting.rivals import LEAST_COMPARED, MOST_COMPARED
 from pmflib.fitting.target_cuts import choose_cuts, fit_trial
 from pmflib.ingest.dataset.drawn_rows import draw_rows
 from pmflib.ingest.options import SourceOptions
+from pmflib.ingest.schema_draft import note_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema.drafted_schema import DraftedSchema
 from pmflib_tasks.config.data_sections import StoreConfig
@@ -68,8 +69,9 @@ def cut_draft(
     columns = dict(drafted.columns)
     for variable, old in zip(chosen.schema, schema, strict=True):
         if variable != old:
-            column = columns[variable.name]
-            why = f"{column.why}; cut where {target!r} changes"
-            columns[variable.name] = replace(column, why=why)
-    notes = (*drafted.notes, *chosen.notes)
+            note = f"continuous: cut into {variable.cardinality} bins by {target!r}; values are the bins' means"
+            columns[variable.name] = replace(columns[variable.name], note=note)
+    before = set(note_columns(drafted.columns))
+    others = [note for note in drafted.notes if note not in before]
+    notes = (*others, *note_columns(columns), *chosen.notes)
     return replace(drafted, schema=chosen.schema, columns=columns, notes=notes)

@@ -46,7 +46,6 @@ def assemble_samples(
     source_config: SourceOptions,
     policy: SchemaOptions,
     *,
-    n_buckets: int,
     n_folds: int,
     folder: Path,
     since: float = -math.inf,
@@ -69,8 +68,8 @@ def assemble_samples(
         see `make_keys`.
     schema, source_config, policy
         The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
-    n_buckets, n_folds
-        Numbers of buckets of the spills, a multiple of the number of folds. Samples of bucket b are in fold
+    n_folds
+        Number of folds, of which the number of buckets of the spills is a multiple: samples of bucket b are in fold
         b % n_folds, or in the fold of their sampling unit.
     folder
         Output folder, created if necessary, for ``samples`` (sparse if less than ``SPARSE_BELOW`` is observed) and

@@ -267,7 +267,6 @@ def _build_samples(
             job.schema,
             job.source,
             job.policy,
-            n_buckets=job.n_buckets,
             n_folds=job.n_folds,
             folder=folder,
             since=job.since,
