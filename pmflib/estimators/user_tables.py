@@ -17,7 +17,7 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.schema import Variable
 from pmflib.schema.tables import as_arrow
-from pmflib.schema.variable import as_text, is_absent, read_number
+from pmflib.schema.variable import is_absent, read_number
 
 Values = Sequence[Any]
 """Python values of a column."""
