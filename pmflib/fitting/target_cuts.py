@@ -20,6 +20,11 @@ from pmflib.fitting.target_fit import FIRST
 from pmflib.schema import Schema
 from pmflib.schema.drafting.target_cuts import cut_by_target, recut_variable
 
+TRIAL_WORK = 20_000_000
+"""Rows times variables times levels of the target up to which `fit_trial` is given all rows: seconds (`python -m
+benchmarks.models.targets --drafts wide`).
+"""
+
 Refit = Callable[[DenseBlock, Schema], FitResult]
 """Fits samples under another schema, with the same options."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from pmflib.fitting.rivals import LEAST_COMPARED, MOST_COMPARED
-from pmflib.fitting.target_cuts import choose_cuts, fit_trial
+from pmflib.fitting.target_cuts import TRIAL_WORK, choose_cuts, fit_trial
 from pmflib.ingest.dataset.drawn_rows import draw_rows
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.schema_draft import note_columns
@@ -60,7 +60,9 @@ def cut_draft(
         folds=folds.train,
         target=place,
         numeric=numeric,
-        most=MOST_COMPARED,
+        most=max(
+            1, min(MOST_COMPARED, TRIAL_WORK // (schema.n_variables * schema[place].cardinality))
+        ),
     )
     if len(rows.block) < LEAST_COMPARED:
         return drafted
