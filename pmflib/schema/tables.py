@@ -272,8 +272,8 @@ def read_numbers(column: pa.Array | pa.ChunkedArray) -> FloatArray:
         column = column.combine_chunks()
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         # unsafe casting rounds integers beyond 2**53
-        numbers = column.cast(pa.float64(), safe=False).fill_null(math.nan)
-        return np.asarray(numbers.to_numpy(zero_copy_only=False))
+        cast = column.cast(pa.float64(), safe=False).fill_null(math.nan)
+        return np.asarray(cast.to_numpy(zero_copy_only=False))
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     values = coded.dictionary.to_pylist()
     texts = [
@@ -282,7 +282,8 @@ def read_numbers(column: pa.Array | pa.ChunkedArray) -> FloatArray:
     ]
     found = [math.nan if (number := read_number(text)) is None else number for text in texts]
     places = coded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
-    return np.array([*found, math.nan])[places]
+    numbers = np.array([*found, math.nan])
+    return np.asarray(numbers[places])
 
 
 def _spare_python(column: pa.Array) -> pa.Array:

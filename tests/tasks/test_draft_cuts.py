@@ -1,9 +1,13 @@
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
-from pmflib.fitting import target_cuts
+from pmflib.fitting.em_fit import N_FOLDS
+from pmflib.fitting.target_cuts import fit_trial
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.drawn_rows import draw_rows
 from pmflib.ingest.options import make_source
@@ -24,7 +28,9 @@ def list_stored_blocks(folder, reference):
     """Blocks of a dataset, each with its codes and its fold."""
     for layer in list_layers(Store(folder / "store"), reference):
         for block in layer.blocks:
-            yield read_block(block).codes, block.fold
+            read = read_block(block)
+            assert isinstance(read, DenseBlock)
+            yield read.codes, block.fold
 
 
 def make_table(seed=0, n_rows=N_ROWS, shape="interval"):
@@ -117,7 +123,12 @@ def test_draw_rows__folds_are_those_of_the_dataset(design, tmp_path):
     )
     (tmp_path / "data").mkdir()
     y = rng.choice(["no", "yes", ""], n_rows)
-    table = {"row": names, "y": y, "x": rng.random(n_rows).round(3), "id": rng.permutation(n_rows)}
+    table: dict[str, Any] = {
+        "row": names,
+        "y": y,
+        "x": rng.random(n_rows).round(3),
+        "id": rng.permutation(n_rows),
+    }
     table |= {"w": rng.integers(1, 4, n_rows), "psu": rng.integers(0, 40, n_rows)}
     for name, part in (("b.csv", slice(0, 100)), ("a.csv", slice(100, None))):
         write(tmp_path / "data" / name, {key: column[part] for key, column in table.items()})
@@ -159,21 +170,22 @@ def test_draw_rows__folds_are_those_of_the_dataset(design, tmp_path):
 
 
 def test_draw_rows__of_many_rows_the_same_are_drawn_whatever_the_others_are(tmp_path):
-    table = make_table() | {"row": np.arange(N_ROWS)}
+    table: dict[str, Any] = make_table() | {"row": np.arange(N_ROWS)}
     numbers = pmf.Variable("x", ("low", "high"), edges=(0.5,))
     rows = pmf.Variable("row", tuple(map(str, range(N_ROWS))))
     schema = pmf.Schema((rows, numbers))
     write(tmp_path / "a.csv", table)
-    given = (
+    draw = partial(
+        draw_rows,
         find_sources(str(tmp_path / "a.csv")),
         schema,
         make_source({"path": "x", "layout": "wide"}),
+        n_folds=4,
+        folds=(0, 1),
+        target=0,
+        numeric=[1],
     )
-    options = {"n_folds": 4, "target": 0, "numeric": [1]}
-    some, more, all_of_two = (
-        draw_rows(*given, folds=folds, most=most, **options)
-        for folds, most in (((0, 1), 50), ((0, 1), 90), ((0, 1), N_ROWS))
-    )
+    some, more, all_of_two = (draw(most=most) for most in (50, 90, N_ROWS))
     assert len(some.block) == 50
     chosen, wider = (each.block.codes[:, 0] for each in (some, more))
     assert set(chosen) < set(wider)
@@ -181,7 +193,7 @@ def test_draw_rows__of_many_rows_the_same_are_drawn_whatever_the_others_are(tmp_
     assert some.numbers[1].tolist() == table["x"][chosen].tolist()
     table["x"][np.setdiff1d(np.arange(N_ROWS), all_of_two.block.codes[:, 0])] = 0.123
     write(tmp_path / "a.csv", table)
-    again = draw_rows(*given, folds=(0, 1), most=50, **options)
+    again = draw(most=50)
     assert again.block.codes.tolist() == some.block.codes.tolist()
 
 
@@ -270,13 +282,10 @@ def test_fit_trial__the_first_fold_chooses_steps_alone():
     codes = rng.integers(0, 2, (300, 3)).astype(np.int8)
     schema = pmf.Schema.from_cardinalities([2, 2, 2])
     block = DenseBlock(codes)
-    held_out = block.assign_folds(target_cuts.N_FOLDS) == 0
-    result = target_cuts.fit_trial(block, schema, 2)
+    held_out = block.assign_folds(N_FOLDS) == 0
+    result = fit_trial(block, schema, 2)
     assert result.trial is result.model
     assert result.training.n_rows == np.count_nonzero(~held_out)
     # no row of a level
     codes[:, 2] = 0
-    assert (
-        target_cuts.fit_trial(DenseBlock(codes), schema, 2).trial.predict_proba(codes, 2)[0, 0]
-        > 0.9
-    )
+    assert fit_trial(DenseBlock(codes), schema, 2).trial.predict_proba(codes, 2)[0, 0] > 0.9
