@@ -18,6 +18,7 @@ from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.rivals import LEAST_COMPARED, SURE, score_rows
 from pmflib.fitting.target_fit import FIRST
 from pmflib.schema import Schema
+from pmflib.schema.drafting.table_draft import list_names
 from pmflib.schema.drafting.target_cuts import cut_by_target, recut_variable
 
 TRIAL_WORK = 20_000_000
@@ -89,7 +90,7 @@ def choose_cuts(
         if each != old
     ]
     note = (
-        f"cuts of {', '.join(names)} by {schema.names[target]!r} instead of quantiles: log-loss on {len(test):,} "
+        f"cuts of {list_names(names)} by {schema.names[target]!r} instead of quantiles: log-loss on {len(test):,} "
         f"held-out rows {-gain:+.3f} +- {error:.3f} nats"
     )
     if gain > SURE * error:
