@@ -21,7 +21,8 @@ drafts a pipeline for the target with `pmf infer`, runs it, and evaluates it on 
 cuts that the draft has, less that of the same pipeline with bins at quantiles (0 where the draft keeps these), and less
 that of the majority class; and the processor seconds that a target adds to `pmf infer`. Every split shuffles the rows,
 so that another sixteenth tests; at most 20,000 rows. The draft was tried on adult, and is evaluated on the others:
-fars:SEX is the table fars with another target. The table "wide" is drawn: 20,000 rows of 200 numbers, two of which decide.
+fars:SEX is the table fars with another target. The table "wide" is drawn: 20,000 rows of 200 numbers, two of which
+decide.
 
 The defaults were tuned on the tables marked so, and are evaluated on the others. Differences are `pmf` less the other,
 over all tested rows, paired, with standard errors: of the log-loss less than 0, of the accuracy more than 0 is better.
