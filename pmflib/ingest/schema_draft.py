@@ -154,7 +154,7 @@ def draft_schema(
     variables = [each.variable for each in proposals.values() if each.variable is not None]
     if config.layout == "wide" and config.psu is None:
         notes += note_design(proposals)
-    notes += [*note_codes(codes), *note_strays(proposals), *_note_proposals(proposals)]
+    notes += [*note_codes(codes), *note_strays(proposals), *note_columns(proposals)]
     if not variables:
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
@@ -209,12 +209,12 @@ def check_drafted_target(target: str, proposal: Proposal) -> None:
         )
 
 
-def _note_proposals(proposals: Mapping[str, Proposal]) -> Iterator[str]:
-    """List each note on proposals with the columns it applies to."""
+def note_columns(columns: Mapping[str, Proposal | ColumnDraft]) -> Iterator[str]:
+    """List each note on columns with the names of those it applies to."""
     remarks: dict[str, list[str]] = {}
-    for name, proposal in proposals.items():
-        if proposal.note:
-            remarks.setdefault(proposal.note, []).append(name)
+    for name, column in columns.items():
+        if column.note:
+            remarks.setdefault(column.note, []).append(name)
     for note, names in remarks.items():
         yield f"{list_names(names)}: {note}"
 
