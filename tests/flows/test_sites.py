@@ -107,6 +107,7 @@ def test_commands__show_a_run_with_sites(pipeline, call):
     assert code == 0
     assert "north.counts" in out
     assert "pooled" in out
+    assert "counts of north" in call("status", pipeline.path)[1]
     for words in (["verify"], ["status"], ["report"], ["history"], ["models"], ["plan"]):
         assert call(words[0], pipeline.path, *words[1:])[0] == 0
 
