@@ -24,7 +24,7 @@ from pmflib_tasks.fit_traits import explain_refusal, fit_traits, has_traits
 from pmflib_tasks.guards.findings import accept, condense, find_recorded, hold_back, refuse_empty
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.operations.planning import check_run_width
-from pmflib_tasks.pool import fit_pooled, list_sites, pool
+from pmflib_tasks.pool import fit_pooled, pool
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.quality import check_quality, read_findings
 from pmflib_tasks.refine import refine
@@ -184,7 +184,6 @@ def run_to_model(
     if config.sites:
         stages["pooled"] = pool(config, counts)
         stages["model"] = fit_pooled(config, stages["pooled"])
-        facts["sites"] = list_sites(store, stages["model"])
         return
     refit = plan_refit(
         store,

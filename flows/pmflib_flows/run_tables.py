@@ -94,7 +94,7 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
         ]
     counted += [
         (f"counts of {name}", f"{site['rows']:,} rows, minimum {site['minimum']}")
-        for name, site in facts.get("sites", {}).items()
+        for name, site in model.get("sites", {}).items()
     ]
     if rows.files_skipped:
         counted.append(("files passed over", ", ".join(rows.files_skipped)))

@@ -108,7 +108,8 @@ def fit_pooled(config: PipelineConfig, pooled: Reference) -> Reference:
             rank = choice.rank
         result = fit_counts(training, rank, method=config.start_choice, rng=seed)
         result.model.save(folder / "model")
-        summary = summarise_fit(result)
+        # the model outlives the sum, which an erasure deletes
+        summary = summarise_fit(result) | {"sites": list_sites(store, pooled)}
         if choice is not None:
             comparisons = [each.to_json() for each in (*choice.comparisons, *result.comparisons)]
             notes = [choice.reason, *choice.notes, *result.notes]
@@ -133,9 +134,7 @@ def fit_pooled(config: PipelineConfig, pooled: Reference) -> Reference:
     return entry.reference
 
 
-def list_sites(store: Store, model: Reference) -> dict[str, dict[str, Any]]:
-    """Return digest, rows and minimum of each site whose counts a model was fitted to; empty for one of rows."""
-    entry = store.find(model.identity)
-    pooled = None if entry is None else entry.inputs.get("pooled")
-    known = None if pooled is None else store.read_entry(pooled.identity)
-    return {} if known is None else dict(known.summary["sites"])
+def list_sites(store: Store, made: Reference) -> dict[str, dict[str, Any]]:
+    """Return digest, rows and minimum of each site whose counts a sum or a model was made from; empty for none."""
+    entry = store.find(made.identity)
+    return {} if entry is None else dict(entry.summary.get("sites", {}))

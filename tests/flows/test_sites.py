@@ -74,7 +74,7 @@ def test_run__with_rank_auto_chooses_it_by_pairs(pipeline):
 def test_run__records_what_each_site_has_given(pipeline):
     digest = export(pipeline, "north", NORTH, minimum=5, seed=1)
     found = join(pipeline, "north")
-    assert found["sites"] == {"north": {"digest": digest, "rows": 60, "minimum": 5}}
+    assert found["model"]["sites"] == {"north": {"digest": digest, "rows": 60, "minimum": 5}}
     entry = pipeline.store.find(stages_of(pipeline)["pooled"].identity)
     source = pipeline.store.find(entry.inputs["site north"].identity)
     assert source.options["name"] == "north.counts"
@@ -150,6 +150,7 @@ def test_erase__takes_the_pooled_counts_with_the_sample(pipeline, call):
     assert not (pipeline.store.root / path).exists()
     code, out, _ = call("erase", pipeline.path, "--sample", "u4", "--json")
     assert [each["model"] for each in json.loads(out)["models_fitted_before"]]
+    assert "because south withdrew counts" in join(pipeline)["reason"]
     join(pipeline, "south")
     assert load_pooled(pipeline).n_rows.sum() == 158 + len(SOUTH)
 
