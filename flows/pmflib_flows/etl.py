@@ -24,6 +24,7 @@ from pmflib_tasks.fit_traits import explain_refusal, fit_traits, has_traits
 from pmflib_tasks.guards.findings import accept, condense, find_recorded, hold_back, refuse_empty
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.operations.planning import check_run_width
+from pmflib_tasks.pool import fit_pooled, pool
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.quality import check_quality, read_findings
 from pmflib_tasks.refine import refine
@@ -97,7 +98,11 @@ def etl(
         guard(checked, run, accepted=accept_quality)
         run_to_model(checked, address, stages, run.facts)
         stages["scores"] = evaluate(
-            checked, stages["dataset"], stages["counts"], stages["model"], address
+            checked,
+            stages["dataset"],
+            stages.get("pooled", stages["counts"]),
+            stages["model"],
+            address,
         )
         decision = publish(checked, stages, address)
         run.outcome, run.reason = decision.outcome, decision.reason
@@ -171,10 +176,15 @@ def run_to_model(
 
     A model is fitted from scratch, with starts made from the counts, or warm-started from the live model. Traits are
     fitted to the samples; a warm start uses the settings of the live model. If traits and latent classes are compared,
-    a fit from scratch makes both, and a warm start continues with the family of the live model.
+    a fit from scratch makes both, and a warm start continues with the family of the live model. With counts of other
+    sites, the model is fitted to pairs.
     """
     dataset, counts = stages["dataset"], stages["counts"]
     store = open_store(config)
+    if config.sites:
+        stages["pooled"] = pool(config, counts)
+        stages["model"] = fit_pooled(config, stages["pooled"])
+        return
     refit = plan_refit(
         store,
         config,

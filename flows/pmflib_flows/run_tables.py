@@ -92,6 +92,10 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
             ("effective samples (Kish)", worth),
             ("design effect of the weights", rows.samples / max(worth, 1.0)),
         ]
+    counted += [
+        (f"counts of {name}", f"{site['rows']:,} rows, minimum {site['minimum']}")
+        for name, site in model.get("sites", {}).items()
+    ]
     if rows.files_skipped:
         counted.append(("files passed over", ", ".join(rows.files_skipped)))
     if rows.cells_made_missing:

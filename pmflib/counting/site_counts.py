@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,42 +49,40 @@ def read_counts(paths: str | Path | Sequence[str | Path]) -> PairCounts:
     files = [paths] if isinstance(paths, str | Path) else list(paths)
     if not files:
         raise PmfError("paths is empty; give at least one file of counts")
-    total: PairCounts | None = None
+    return add_sites((str(file), read_site(Path(file))) for file in files)
+
+
+def add_sites(
+    sites: Iterable[tuple[str, SiteCounts]], total: PairCounts | None = None, first: str = ""
+) -> PairCounts:
+    """Add up the counts of sites.
+
+    Parameters
+    ----------
+    sites
+        Name and counts of each site; at least one without a total.
+    total, first
+        Counts that they are added to, and their name for messages; None for none.
+
+    Raises
+    ------
+    SchemaError, PmfError
+        As for `read_counts`.
+    """
     known: dict[str, str] = {}
-    for file in files:
-        site, name = read_site(Path(file)), str(file)
+    for name, site in sites:
         if twice := known.get(site.digest):
             raise PmfError(
                 f"counts {name!r} and {twice!r} are the same, and their rows would count twice; give one of them"
             )
         known[site.digest] = name
-        total = add_site(total, site, name, next(iter(known.values())))
+        own = PairCounts(site.schema, site.tables, site.n_rows, site.weights)
+        total, first = (own, name) if total is None else (_add(total, own, name, first), first)
     assert total is not None
     return total
 
 
-def add_site(total: PairCounts | None, site: SiteCounts, name: str, first: str) -> PairCounts:
-    """Add the counts of a site to a sum of others, if there is one.
-
-    Parameters
-    ----------
-    total
-        Sum of the counts so far; None for none.
-    site
-        Counts to add.
-    name, first
-        Names of the site and of the sum, for messages.
-
-    Raises
-    ------
-    SchemaError
-        If schemas or numbers of folds differ, or only one of them has weights.
-    PmfError
-        If units of weights differ.
-    """
-    own = PairCounts(site.schema, site.tables, site.n_rows, site.weights)
-    if total is None:
-        return own
+def _add(total: PairCounts, own: PairCounts, name: str, first: str) -> PairCounts:
     if differences := list_differences(total.schema, own.schema):
         raise SchemaError(
             f"counts {name!r} have another schema than {first!r}: {list_some(differences, 5, '; ')}. Give all sites "

@@ -13,6 +13,7 @@ from pmflib.store.run_records import Outcome, find_live
 from pmflib_tasks.compare import pass_gate
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.pool import list_sites
 from pmflib_tasks.scoring.comparison import have_same_parameters
 from pmflib_tasks.stage import open_store, stage
 
@@ -50,7 +51,7 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
     config
         The pipeline.
     stages
-        References by stage: dataset, counts, start, model, scores; rank if it was selected.
+        References by stage: dataset, counts, start, model, scores; rank if it was selected; pooled with sites.
     address
         Dask scheduler of the run, for scoring the live model.
 
@@ -81,11 +82,16 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
         facts["rank"] = rank
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
-    if live is not None and have_same_parameters(store, new, live):
+    if live is not None and (left := sorted(list_sites(store, live).keys() - config.sites.keys())):
+        # no comparison may keep counts that were withdrawn
+        reason = (
+            f"promoted, because {', '.join(left)} withdrew counts that the live model was fitted to"
+        )
+    elif live is not None and have_same_parameters(store, new, live):
         # its reference stays as well, because new data alone do not change the comparison of the next model
         outcome, chosen, reason = "unchanged", live, "the live model, unchanged"
     elif live is not None:
-        dataset, counts = stages["dataset"], stages["counts"]
+        dataset, counts = stages["dataset"], stages.get("pooled", stages["counts"])
         decision = pass_gate(config, dataset, new, live, address)
         gate |= decision.numbers.to_json()
         if decision.is_comparable:

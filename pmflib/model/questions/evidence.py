@@ -304,8 +304,9 @@ def open_evidence(
 
     Returns
     -------
-    The evidence; None if neither counts nor samples of this schema exist. Data are read only when an answer needs them.
-    Tables counted in the samples are saved in the store, unless it is read-only.
+    The evidence, for a model of several sites their counts; None if neither counts nor samples of this schema exist.
+    Data are read only when an answer needs them. Tables counted in the samples are saved in the store, unless it is
+    read-only.
 
     Raises
     ------
@@ -316,6 +317,9 @@ def open_evidence(
     if made is None:
         return None
     counts, dataset = made.stages.get("counts"), made.stages.get("dataset")
+    if "pooled" in made.stages:
+        # no site has counted more than pairs, and own samples are not those of all sites
+        counts, dataset = made.stages["pooled"], None
     n_rows, read_pairs, is_weighted = None, None, False
     counted: _StoredCounts | None = None
     if counts is not None and holds(store.root / counts.path / PAIRS):

@@ -105,6 +105,10 @@ class PipelineConfig(Section):
     gate: GateConfig = GateConfig()
     cluster: ClusterConfig = ClusterConfig()
     lineage: LineageConfig = LineageConfig()
+    sites: dict[str, str] = Field(default_factory=dict)
+    """Files of other sites' counts by the name of the site, from `pmf counts export`. They are added to the counts of
+    the source, and the model is fitted to pairs, without EM. A site withdraws by removal of its line.
+    """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed for everything random: starts, and the cells hidden for evaluation."""
     base: str = ""
@@ -211,6 +215,23 @@ class PipelineConfig(Section):
             raise ValueError(
                 "evaluate.validation_folds = 0 leaves nothing to choose by, and model.method = 'compare' chooses; "
                 "hold out a fold, or give a method"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_sites(self) -> PipelineConfig:
+        if not self.sites:
+            return self
+        refused = {
+            f"model.method = {self.model.method!r}": self.model.method in SAMPLE_METHODS,
+            f"model.dependence = {self.model.dependence!r}": self.model.dependence != "none",
+            "source.weight": self.source.weight is not None,
+            "section [em] (EM, averages and a target)": self.em != EMConfig(),
+        }
+        if named := [name for name, is_given in refused.items() if is_given]:
+            raise ValueError(
+                f"sites hand on counts of pairs, to which latent classes are fitted, and {' and '.join(named)} "
+                "takes rows of all sites; leave it out, or remove the sites"
             )
         return self
 

@@ -166,6 +166,13 @@ class RunEvents:
         whole = [each for each in entry.inputs.values() if each.kind not in (SOURCE, *_PARTS)]
         has_parts = len(whole) < len(entry.inputs)
         files = self._list_files(entry.reference) if has_parts else []
+        if entry.reference.kind == "pooled":
+            made = [x for each in entry.inputs.values() if (x := self._store.find(each.identity))]
+            files = [
+                InputFile(x.options["name"], x.reference.digest, x.summary["bytes"])
+                for x in made
+                if x.reference.kind == SOURCE
+            ]
         return [*self._describe_files(files), *map(self._describe, whole)]
 
     def _list_outputs(self, entry: Entry) -> list[Json]:

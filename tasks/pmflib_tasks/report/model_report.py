@@ -288,7 +288,8 @@ def gather_model(
     if model.schema.n_levels > MAX_LEVELS:
         kept = pick_variables(model.schema, level_counts, MAX_LEVELS)
     offsets = Schema(tuple(model.schema[index] for index in kept.tolist())).offsets
-    found, path = measure_associations(model, kept), store.locate(stages["counts"]) / "pairs"
+    counts = stages.get("pooled", stages["counts"])
+    found, path = measure_associations(model, kept), store.locate(counts) / "pairs"
     folds = range(load_shape(path)[1])
     counted = load_groups(path, [folds], kept).to_samples()
     in_counts = measure_in_counts(counted.to_dense(), offsets)

@@ -298,9 +298,14 @@ def _describe(rows: int, samples: pa.BinaryArray, erased: ErasedSamples) -> Eras
 
 def _find_counts(found: Holdings) -> set[str]:
     """Counts of datasets that contained erased samples or are gone, and differences to such counts."""
-    counts = {i: entry for i, entry in found.entries.items() if entry.reference.kind == "counts"}
+    kinds = ("counts", "pooled")
+    counts = {i: entry for i, entry in found.entries.items() if entry.reference.kind in kinds}
     clean = found.entries.keys() - found.datasets
-    revealing = {i for i, entry in counts.items() if entry.inputs["dataset"].identity not in clean}
+    revealing = {
+        i
+        for i, entry in counts.items()
+        if "dataset" in entry.inputs and entry.inputs["dataset"].identity not in clean
+    }
     while (
         more := {
             identity
