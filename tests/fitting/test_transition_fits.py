@@ -155,7 +155,7 @@ def test_auto__finds_the_planted_number_of_states_on_held_out_people():
     assert result.model.n_states == 3
     assert [point.settings["n_states"] for point in result.comparison.points] == [1, 2, 3, 4, 5]
     assert result.held_out_score.n_trials == 1
-    assert result.comparison.reason in repr(result.summary())
+    assert result.summary().notes == (result.comparison.reason,)
     # BIC agrees
     bics = {k: pmf.fit_transitions(codes, k, waves=4, n_starts=2).training.bic for k in (2, 3, 4)}
     assert min(bics, key=bics.get) == 3
