@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from pmflib.cluster.clients import find_memory
 from pmflib.core.arrays import FloatArray, check_row_order, check_whole, name_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, compare_candidates
@@ -20,6 +22,7 @@ from pmflib.display.summary import Summarised, Summary, decimal, tabulate_compar
 from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.family import run_em
 from pmflib.em.latent_classes import ClassState
+from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.transitions import Transitions, measure_singles
 from pmflib.fitting.fit_result import STILL
@@ -253,6 +256,8 @@ class _Options:
     ) -> tuple[BlockSource, DenseBlock | None]:
         """Open samples as blocks, with those in memory as one."""
         if isinstance(samples, StoredSamples):
+            if samples.schema.digest != self.schema.digest:
+                raise SchemaError("samples and validation have different schemas; give the same")
             return samples, None
         codes = DenseBlock(self.schema.encode(samples))
         block = weigh_samples(codes, weight, self.schema.weight_decimals)
@@ -290,6 +295,9 @@ class _Options:
         """Fit models of some number of states from several starts, and go on with the best."""
         singles = measure_singles(training, self.layout)
         family = Transitions.make(self.layout, singles, n_states, self.pseudo_count)
+        if isinstance(training, StoredSamples):
+            plan = partial(plan_em, int(family.offsets[-1]), n_states)
+            find_memory(training.client).check(plan)
         states = [
             self._run(family, training, singles, (n_states, k), START_PASSES, checkpoint)
             for k in range(self.n_starts if n_states > 1 else 1)
@@ -344,11 +352,12 @@ class _Options:
     ) -> ClassState:
         """Run EM of one start up to a number of passes, from its state before if there is one."""
         n_states, number = place
+        name = f"start-{number}" if state is None else "best"
         if state is None:
             rng = np.random.default_rng([self.seed, n_states, number])
             state = family.draw(singles, n_states, rng)
         limits = self.limits._replace(max_passes=min(n_passes, self.limits.max_passes))
-        path = None if checkpoint is None else checkpoint / f"transitions-{number}.npz"
+        path = None if checkpoint is None else checkpoint / f"{name}.npz"
         inputs = self.schema.digest, self.waves.positions, self.homogeneous, self.invariant
 
         def report(now: ClassState) -> None:
