@@ -14,12 +14,8 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 def smooth_row(
     levels: IntArray,
     waves: IntArray,
-    initial: FloatArray,
-    transitions: FloatArray,
-    log_emissions: FloatArray,
-    likelihoods: FloatArray,
-    betas: FloatArray,
-    gammas: FloatArray,
+    chain: tuple[FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[float, int]:
     """Compute the log-probability of a row and the posteriors of its states, up to the last wave with an answer.
 
@@ -33,15 +29,18 @@ def smooth_row(
         Level indices that are observed, in any order.
     waves
         Shape (n_levels,): wave of each level.
-    initial, transitions, log_emissions
-        Shapes (n_states,), (n_waves - 1, n_states, n_states) and (n_levels, n_states).
-    likelihoods, betas, gammas
-        Shape (n_waves, n_states), overwritten: see above, and posteriors.
+    chain
+        Initial shares, transitions and logarithms of emissions: shapes (n_states,), (n_waves - 1, n_states, n_states)
+        and (n_levels, n_states).
+    work
+        Likelihoods, betas and posteriors: three arrays of shape (n_waves, n_states), overwritten.
 
     Returns
     -------
     Log-probability, nats, and the last wave with an answer: 0 and -1 if there is none. -inf if the row is impossible.
     """
+    initial, transitions, log_emissions = chain
+    likelihoods, betas, gammas = work
     rank, last = initial.size, -1
     for level in levels:
         last = max(last, waves[level])
@@ -119,15 +118,12 @@ def add_paths(
     """
     indptr, indices, weights = rows
     waves, ties, steps = layout
-    initial, transitions, log_emissions = chain
-    likelihoods, betas, gammas = work
-    rank, log_likelihood = initial.size, 0.0
+    transitions, (likelihoods, betas, gammas) = chain[1], work
+    rank, log_likelihood = chain[0].size, 0.0
     for row in range(weights.size):
         levels, weight = indices[indptr[row] : indptr[row + 1]], weights[row]
         out = min(row, len(state_mass) - 1)
-        log_prob, last = smooth_row(
-            levels, waves, initial, transitions, log_emissions, likelihoods, betas, gammas
-        )
+        log_prob, last = smooth_row(levels, waves, chain, work)
         if last < 0:
             continue
         log_likelihood += weight * log_prob
@@ -172,13 +168,10 @@ def score_paths(
         those of a row with nothing observed.
     """
     indptr, indices = rows
-    initial, transitions, log_emissions = chain
-    likelihoods, betas, gammas = work
+    initial, transitions, gammas = chain[0], chain[1], work[2]
     for row in range(log_probs.size):
         levels = indices[indptr[row] : indptr[row + 1]]
-        log_probs[row], last = smooth_row(
-            levels, waves, initial, transitions, log_emissions, likelihoods, betas, gammas
-        )
+        log_probs[row], last = smooth_row(levels, waves, chain, work)
         if not len(posteriors):
             continue
         if last < 0 or log_probs[row] == -math.inf:
@@ -225,14 +218,13 @@ def find_paths(
         for w in range(1, n_waves):
             for t in range(rank):
                 best = 0
+                highest = scores[w - 1, 0] + log_transitions[w - 1, 0, t]
                 for s in range(1, rank):
-                    if (
-                        scores[w - 1, s] + log_transitions[w - 1, s, t]
-                        > scores[w - 1, best] + log_transitions[w - 1, best, t]
-                    ):
-                        best = s
+                    score = scores[w - 1, s] + log_transitions[w - 1, s, t]
+                    if score > highest:
+                        best, highest = s, score
                 came_from[w, t] = best
-                scores[w, t] += scores[w - 1, best] + log_transitions[w - 1, best, t]
+                scores[w, t] += highest
         state = scores[n_waves - 1].argmax()
         for w in range(n_waves - 1, -1, -1):
             paths[row, w] = state

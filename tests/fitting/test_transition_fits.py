@@ -1,5 +1,7 @@
 """Fits of latent transition models: planted truths, likelihoods that never fall, gaps, and the number of states."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -217,3 +219,21 @@ def test_no_samples__are_refused():
         )
     with pytest.raises(pmf.PmfError, match="give a number"):
         pmf.fit_transitions(np.zeros((1, 2), np.int8), "auto", waves=2)
+
+
+def test_three_steps__find_a_covariate_of_the_states_of_a_wave():
+    rng = np.random.default_rng(4)
+    truth = make_model(n_states=2, n_waves=3, sizes=(3, 3, 3, 3), seed=8)
+    age = rng.normal(size=3000)
+    codes = np.empty((3000, 12), np.int8)
+    of_second = rng.random(3000) < 1 / (1 + np.exp(-0.3 - 1.2 * age))
+    for state in range(2):
+        initial = np.eye(2)[state]
+        rows = of_second == state
+        codes[rows] = replace(truth, initial=initial).sample(int(rows.sum()), rng)
+    codes[rng.random(3000) < 0.2, :4] = -1
+    model = pmf.fit_transitions(codes, 2, waves=3, n_starts=2, schema=truth.schema).model
+    order = match_factors(truth.initial, truth.emissions, model.initial, model.emissions)
+    found = pmf.class_regression(model.wave(0), codes[:, :4], {"age": age}, reference=int(order[0]))
+    assert found.values[order[1], 1] == pytest.approx(1.2, abs=4 * found.errors[order[1], 1])
+    assert found.errors[order[1], 1] < 0.15
