@@ -200,7 +200,8 @@ def plan_run(
         notes.append("time: no run of this pipeline has ended yet, and says what stages take")
     tasks = count_tasks(config, schema, workers.n_threads, history.account, rows, rank)
     stages = []
-    for stage in list(dict.fromkeys(["ingest", "count", *longest, *plans])):
+    first = ["ingest", *(["rake"] if config.margins.are_known else []), "count"]
+    for stage in list(dict.fromkeys([*first, *longest, *plans])):
         record = longest.get(stage)
         seconds = None
         if record is not None and rows is not None:
