@@ -28,10 +28,7 @@ ARRAYS = {
     "strata": ("replicate",),
 }
 """Arrays of the group and their dimensions."""
-
-
-def _default_empty(dtype: type) -> Any:
-    return field(default_factory=partial(np.empty, 0, dtype))
+NO_NUMBERS, NO_FACTORS = (partial(np.empty, 0, dtype) for dtype in (np.int64, np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +58,12 @@ class RakedWeights:
     positions: tuple[tuple[int, ...], ...]
     shapes: tuple[tuple[int, ...], ...]
     unit: int
-    keys: IntArray = _default_empty(np.int64)
-    factors: FloatArray = _default_empty(np.float64)
-    by_replicate: FloatArray = _default_empty(np.float64)
-    hashes: IntArray = _default_empty(np.int64)
-    columns: IntArray = _default_empty(np.int64)
-    strata: IntArray = _default_empty(np.int64)
+    keys: IntArray = field(default_factory=NO_NUMBERS)
+    factors: FloatArray = field(default_factory=NO_FACTORS)
+    by_replicate: FloatArray = field(default_factory=NO_FACTORS)
+    hashes: IntArray = field(default_factory=NO_NUMBERS)
+    columns: IntArray = field(default_factory=NO_NUMBERS)
+    strata: IntArray = field(default_factory=NO_NUMBERS)
 
     def write(self, path: Path) -> None:
         """Write a new group."""

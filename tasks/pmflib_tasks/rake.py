@@ -8,11 +8,18 @@ from typing import Any
 
 from pmflib.counting.stored_raking import rake_dataset
 from pmflib.schema.margins import read_margins
-from pmflib.store.artefacts import Reference
+from pmflib.store.artefacts import Reference, Store
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1
+
+
+def compare_margins(store: Store, one: Reference, other: Reference) -> str:
+    """Explain in a clause that two datasets were raked to different margins; empty if not, or one of them is gone."""
+    entries = store.find(one.identity), store.find(other.identity)
+    found = [each.options.get("margins") for each in entries if each is not None]
+    return "" if len(found) < 2 or found[0] == found[1] else "the margins have changed"
 
 
 @stage(name="rake", makes="dataset")

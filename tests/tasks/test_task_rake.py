@@ -1,10 +1,8 @@
 """Raking as a stage: weights of stored samples against `pmflib.rake` of the same rows, night by night."""
 
 import numpy as np
-import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_block, read_replicates
@@ -12,7 +10,15 @@ from pmflib.store.sample_designs import StoredDesign
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.rake import rake
-from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, store_of, summary_of, write_pipeline
+from tests.pipelines import (
+    as_wide,
+    draw_codes,
+    make_schema,
+    read_dataset,
+    store_of,
+    summary_of,
+    write_pipeline,
+)
 
 SIZES = [2, 3, 4]
 TABLES = {"v0": {"0": 0.3, "1": 0.7}, "v1": {"0": 20, "1": 50, "2": 30}}
@@ -27,7 +33,11 @@ def write(folder, codes, columns=(), tables=TABLES, name="a.csv", source=(), **s
     """Write a pipeline of wide rows with further columns."""
     ids = [f"{name[0]}{n}" for n in range(len(codes))]
     config = write_pipeline(
-        folder, make_schema(*SIZES), {"sample": "id", **dict(source)}, margins={"tables": tables}, **sections
+        folder,
+        make_schema(*SIZES),
+        {"sample": "id", **dict(source)},
+        margins={"tables": tables},
+        **sections,
     )
     lines = as_wide(codes, ids).splitlines()
     for header, values in dict(columns).items():
@@ -51,7 +61,9 @@ def test_rake__weights_are_those_of_the_library(tmp_path):
     encoded = ingest.fn(config)
     raked = rake.fn(config, encoded)
     found, units, replicates = read_all(config, raked)
-    before = np.concatenate([read_block(x).weights for x in list_dataset_blocks(store_of(config), encoded, None)])
+    before = np.concatenate(
+        [read_block(x).weights for x in list_dataset_blocks(store_of(config), encoded, None)]
+    )
     expected = pmf.rake(found, TABLES, weight=before / 1e6, schema=make_schema(*SIZES)).weight
     np.testing.assert_allclose(units / 1e6, expected, rtol=1e-4)
     assert replicates is None
