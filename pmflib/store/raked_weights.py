@@ -18,17 +18,7 @@ from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 RAKING = "raking"
 """Name of the Zarr group of factors in a raked dataset."""
-ARRAYS = {
-    "offsets": ("variable",),
-    "keys": ("cell",),
-    "factors": ("cell",),
-    "by_replicate": ("cell", "replicate"),
-    "hashes": ("sampling_unit",),
-    "columns": ("sampling_unit",),
-    "strata": ("replicate",),
-}
-"""Arrays of the group and their dimensions."""
-NO_NUMBERS, NO_FACTORS = (partial(np.empty, 0, dtype) for dtype in (np.int64, np.float64))
+_nothing: Any = partial(np.empty, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,40 +27,43 @@ class RakedWeights:
 
     Parameters
     ----------
-    offsets
-        int64: offsets of the variables' levels in the samples.
     positions, shapes
         Variables of each margin, and their numbers of levels.
     unit
-        Weight of a sample without weights, in units; 0 if samples have weights.
+        Weight of a sample without weights, in units.
+    offsets
+        int64: offsets of the levels of the variables.
+    hashes, columns, strata
+        int64: hashes of the sampling units, sorted, the replicate that leaves each out, and the stratum of each
+        replicate; empty for given replicates, or without any.
     keys
         int64 of shape (n_cells,), sorted: cells of samples, as `find_keys` numbers them.
     factors
         float64 of shape (n_cells,): factor of the weights in units.
     by_replicate
         float64 of shape (n_cells, n_replicates): factors of the weights of each replicate.
-    hashes, columns, strata
-        int64: hashes of the sampling units, sorted, the replicate that leaves each out, and the stratum of each
-        replicate; empty for given replicates.
     """
 
-    offsets: IntArray
     positions: tuple[tuple[int, ...], ...]
     shapes: tuple[tuple[int, ...], ...]
     unit: int
-    keys: IntArray = field(default_factory=NO_NUMBERS)
-    factors: FloatArray = field(default_factory=NO_FACTORS)
-    by_replicate: FloatArray = field(default_factory=NO_FACTORS)
-    hashes: IntArray = field(default_factory=NO_NUMBERS)
-    columns: IntArray = field(default_factory=NO_NUMBERS)
-    strata: IntArray = field(default_factory=NO_NUMBERS)
+    offsets: IntArray
+    hashes: IntArray = field(default_factory=_nothing)
+    columns: IntArray = field(default_factory=_nothing)
+    strata: IntArray = field(default_factory=_nothing)
+    keys: IntArray = field(default_factory=_nothing)
+    factors: FloatArray = field(default_factory=_nothing)
+    by_replicate: FloatArray = field(default_factory=_nothing)
 
     def write(self, path: Path) -> None:
         """Write a new group."""
-        given = {name: (getattr(self, name), dims) for name, dims in ARRAYS.items()}
-        arrays = {name: each for name, each in given.items() if each[0].size}
-        attributes = {"positions": self.positions, "shapes": self.shapes, "unit": self.unit}
-        write_arrays(path, arrays, {"kind": RAKING, **attributes})
+        arrays, attributes = {}, {"kind": RAKING}
+        for name, each in vars(self).items():
+            if not isinstance(each, np.ndarray):
+                attributes[name] = each
+            elif each.size:
+                arrays[name] = each, ("cell", "replicate") if each.ndim > 1 else (name,)
+        write_arrays(path, arrays, attributes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -84,30 +77,38 @@ class RakedWeights:
         return keys
 
     def read_units(self, block: Block) -> FloatArray:
-        """Weights in units before raking, float64 of shape (n_rows,)."""
+        """Read weights in units before raking: float64 of shape (n_rows,)."""
         return np.full(block.n_rows, float(self.unit)) if block.weights is None else block.weights
 
-    def weigh(self, block: Block) -> FloatArray:
-        """Raked weights of samples that have their weights in units: whole numbers of at least 1, float64 (n_rows,)."""
-        found: FloatArray = np.rint(self.read_units(block) * self.factors[self._locate(block)])
-        return np.maximum(found, 1.0)
-
-    def weigh_replicates(self, block: Block, drawn: IntArray) -> IntArray:
-        """Raked replicate weights in units, int64 of shape (n_rows, n_replicates).
+    def spread(self, block: Block, drawn: IntArray | None) -> FloatArray:
+        """Compute replicate weights in units before raking.
 
         Parameters
         ----------
         block
             Samples with their weights in units.
         drawn
-            Their replicate weights, int64 of shape (n_rows, n_replicates), or hashes of stratum and unit, (n_rows, 2).
+            Their replicate weights, int64 of shape (n_rows, n_replicates), or hashes of stratum and unit, (n_rows, 2);
+            None without any.
+
+        Returns
+        -------
+        float64 of shape (n_rows, n_replicates).
         """
-        given = drawn.astype(np.float64)
-        if self.hashes.size:
-            columns = self.columns[np.searchsorted(self.hashes, drawn[:, 1])]
-            given = ReplicateWeights.of_units(self.strata).spread(columns, self.read_units(block))
-        given *= self.by_replicate[self._locate(block)]
-        return np.rint(given).astype(np.int64)
+        if drawn is None:
+            return np.empty((block.n_rows, 0))
+        if not self.hashes.size:
+            return drawn.astype(np.float64)
+        columns = self.columns[np.searchsorted(self.hashes, drawn[:, 1])]
+        return ReplicateWeights.of_units(self.strata).spread(columns, self.read_units(block))
+
+    def weigh(self, block: Block) -> FloatArray:
+        """Rake the weights of samples that have theirs in units: whole numbers of at least 1, float64 (n_rows,)."""
+        return np.maximum(np.rint(self.read_units(block) * self.factors[self._locate(block)]), 1.0)
+
+    def weigh_replicates(self, block: Block, spread: FloatArray) -> IntArray:
+        """Rake replicate weights, the result of `spread`: whole numbers, int64 of the same shape."""
+        return np.rint(spread * self.by_replicate[self._locate(block)]).astype(np.int64)
 
     def _locate(self, block: Block) -> IntArray:
         # superseded rows, whose weights nobody uses, may have other cells
@@ -123,7 +124,6 @@ def open_raking(path: str) -> RakedWeights:
     StoreError
         If they are gone or damaged.
     """
-    arrays: Any
-    arrays, attributes = read_arrays(find_local_path(path), kind=RAKING)
-    positions, shapes = (tuple(map(tuple, attributes[name])) for name in ("positions", "shapes"))
-    return RakedWeights(positions=positions, shapes=shapes, unit=attributes["unit"], **arrays)
+    arrays, known = read_arrays(find_local_path(path), kind=RAKING)
+    made: Any = {name: tuple(map(tuple, known[name])) for name in ("positions", "shapes")}
+    return RakedWeights(**made, unit=known["unit"], **arrays)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock
-from pmflib.core.errors import StoreError
 from pmflib.core.weights import Weights, WeightSums
 from pmflib.store.caches import find_local_path, name_for_workers
-from pmflib.store.raked_weights import open_raking
+from pmflib.store.raked_weights import RakedWeights, open_raking
 from pmflib.store.zarr_arrays import (
     CHUNK_BYTES,
     open_group,
@@ -322,12 +321,15 @@ def read_replicates(reference: BlockReference) -> IntArray | None:
     if reference.raking is None:
         return _read_beside(reference, REPLICATES)
     raking = open_raking(reference.raking)
-    if not raking.by_replicate.size:
-        return None
+    block, spread = read_unraked(reference, raking)
+    return raking.weigh_replicates(block, spread) if spread.size else None
+
+
+def read_unraked(reference: BlockReference, raking: RakedWeights) -> tuple[Block, FloatArray]:
+    """Read samples with weights as before raking, in units, and their replicate weights, `RakedWeights.spread`."""
+    block = read_block(replace(reference, raking=None, scale=1.0))
     drawn = _read_beside(reference, "units" if raking.hashes.size else REPLICATES)
-    if drawn is None:
-        raise StoreError(NO_REPLICATES)
-    return raking.weigh_replicates(read_block(replace(reference, raking=None, scale=1.0)), drawn)
+    return block, raking.spread(block, drawn)
 
 
 def _read_beside(reference: BlockReference, name: str) -> IntArray | None:

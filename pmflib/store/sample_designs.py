@@ -52,8 +52,8 @@ class StoredDesign:
             raked = content["raking"]["replicates"]
             if raked is None:
                 return None
-            factors, notes = np.array(raked["factors"]), tuple(raked["notes"])
-            return cls(ReplicateWeights(factors, raked["degrees"], raked["method"], notes=notes))
+            read = {"factors": np.array(raked["factors"]), "notes": tuple(raked["notes"])}
+            return cls(ReplicateWeights(**raked | read))
         source = content["origin"].get("source", {})
         if "replicates" in source:
             how = source["replicate_method"], len(source["replicates"])
