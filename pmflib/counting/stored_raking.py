@@ -13,7 +13,7 @@ from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import PmfError
+from pmflib.core.errors import PmfError, SourceError
 from pmflib.core.machine import find_memory_limit
 from pmflib.core.survey_design import MOST_REPLICATES
 from pmflib.core.weights import LIMIT, MOST_DECIMALS, WeightSums
@@ -89,9 +89,7 @@ def rake_dataset(
     if np.prod([float(size) for size in raking.sizes]) >= LIMIT:
         raise PmfError(f"{len(margins)} margins have more than 2**63 cells; leave margins out")
     if drawn is not None and drawn.record.strata is not None:
-        assert drawn.hashes is not None
-        assert drawn.columns is not None
-        of_units = {"hashes": drawn.hashes, "columns": drawn.columns}
+        of_units: Any = {"hashes": drawn.hashes, "columns": drawn.columns}
         raking = replace(raking, strata=drawn.record.strata, **of_units)
     groups = group_blocks(blocks)
     keys, sums = _merge_cells(map_items(client, _sum_cells, groups, raking))
@@ -102,6 +100,10 @@ def rake_dataset(
     raking = replace(raking, keys=keys, factors=whole.factors[:, 0] * (total / raked))
     replicates = None
     if drawn is not None:
+        if (empty := np.flatnonzero(sums.sum(axis=0) == 0)).size:
+            raise SourceError(
+                f"source.replicates: replicate number {empty[0]} gives every sample weight 0; remove its column"
+            )
         factors, made = rake_replicates(sums[:, 1:], cells, margins, bounds, whole, drawn.record)
         raking = replace(raking, by_replicate=total * factors)
         method, factors_of = f"raked {made.method}", made.refit_factors.tolist()
@@ -115,9 +117,8 @@ def rake_dataset(
     write_layers(folder, layers, content["account"], files, origin, {"replicates": replicates})
     raking.write(folder / RAKING)
     after = add_sums(block for layer in layers for block in layer.blocks)
-    return (
-        content["account"] if after is None else content["account"] | {"weights": after.to_json()}
-    )
+    assert after is not None
+    return {**content["account"], "weights": after.to_json()}
 
 
 def _sum_cells(

@@ -126,4 +126,4 @@ def open_raking(path: str) -> RakedWeights:
     """
     arrays, known = read_arrays(find_local_path(path), kind=RAKING)
     made: Any = {name: tuple(map(tuple, known[name])) for name in ("positions", "shapes")}
-    return RakedWeights(**made, unit=known["unit"], **arrays)
+    return RakedWeights(**made | arrays, unit=known["unit"])

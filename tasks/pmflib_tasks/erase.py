@@ -49,15 +49,13 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     if has_data:
         _check_sources(config, store, dataset)
         counts = store.find(stages["counts"].identity) if "counts" in stages else None
+        changed = ("encoded" in stages) != config.margins.are_known and "section margins"
         if counts is not None and counts.options["schema"] != load_schema(config).digest:
+            changed = "the schema"
+        if changed:
             raise StoreError(
-                f"the schema of {config.name!r} has changed since the last run, which an erasure repeats; restore it, "
+                f"{changed} of {config.name!r} has changed since the last run, which an erasure repeats; restore it, "
                 "or run the pipeline, then erase"
-            )
-        if ("encoded" in stages) != config.margins.are_known:
-            raise StoreError(
-                f"{config.name!r} has had section margins added or removed since the last run, which an erasure "
-                "repeats; restore it, or run the pipeline, then erase"
             )
 
     def rebuild() -> Mapping[str, Reference]:

@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from pmflib.core.errors import PmfError
 from pmflib.core.json_records import from_json
-from pmflib.core.raking import check_bounds
 from pmflib.ingest.options import REASONS, Section
 from pmflib.store.objects.addresses import check_address
 
@@ -55,18 +53,8 @@ class MarginsConfig(Section):
     """Number of each level, by variable: shares, per cent or totals."""
     files: tuple[str, ...] = ()
     """CSV files, each with a column of levels for one variable or two, and a last column of numbers."""
-    bounds: tuple[float, float] | None = None
+    bounds: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(gt=1)]] | None = None
     """Smallest and largest factor of a weight, relative to the mean factor, such as [0.3, 3]."""
-
-    @model_validator(mode="after")
-    def _check_bounds(self) -> MarginsConfig:
-        try:
-            check_bounds(self.bounds)
-        except PmfError as error:
-            raise ValueError(str(error)) from None
-        if self.bounds and not self.are_known:
-            raise ValueError("bounds are given without margins; give tables or files")
-        return self
 
     @property
     def are_known(self) -> bool:
