@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def compare_weights(schema: pmf.Schema, codes: IntArray) -> None:
     """Print the largest relative difference from the weights of samplics."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     try:
-        from samplics.weighting import SampleWeight
+        peer = import_module("samplics.weighting")
     except ImportError as error:
         print(f"samplics skipped: {error}; pip install samplics")
         return
@@ -196,7 +197,7 @@ def compare_weights(schema: pmf.Schema, codes: IntArray) -> None:
     }
     control: dict[str, Any] = margins
     options: dict[str, Any] = {"tol": 1e-13, "ctrl_tol": 1e-13, "max_iter": 1_000}
-    theirs = SampleWeight().rake(np.ones(len(rows)), columns, control, **options)
+    theirs = peer.SampleWeight().rake(np.ones(len(rows)), columns, control, **options)
     print(
         f"weights: largest relative difference from samplics {np.abs(ours / theirs - 1).max():.1e}"
     )
