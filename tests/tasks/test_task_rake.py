@@ -280,3 +280,18 @@ def test_evidence__answers_are_of_the_raked_samples(tmp_path):
         expected = model.ask(question, codes, design=design, source="counts")
         np.testing.assert_allclose(answer.numbers, expected.numbers, atol=2e-3)
         np.testing.assert_allclose(answer.intervals, expected.intervals, atol=5e-3)
+
+
+def test_rake__is_the_same_in_a_bucket(bucket, tmp_path):
+    codes, weights, stratum, psu = draw()
+    given = {"weight": "w", "stratum": "h", "psu": "u"}
+    config = write(tmp_path, codes, TABLES, given, w=weights, h=stratum, u=psu)
+    here = read_all(config, rake_all(config)[1])
+    store = config.store.model_copy(update={"path": f"s3://{bucket}/store"})
+    there = config.model_copy(update={"store": store})
+    raked = rake_all(there)[1]
+    blocks = list_dataset_blocks(store_of(there), raked, None)
+    found = np.concatenate([read_block(each).weights for each in blocks]) / 1e6
+    np.testing.assert_array_equal(found, here[1])
+    replicates = np.concatenate([read_replicates(each) for each in blocks]) / 1e6
+    np.testing.assert_array_equal(replicates, here[2])
