@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
     from pmflib.counting.raking import RakedDesign, rake
+    from pmflib.counting.site_counts import read_counts
     from pmflib.counting.triple_counts import count_triples
     from pmflib.display.progress_bars import progress
     from pmflib.em.stored_samples import StoredSamples
@@ -97,6 +98,7 @@ __all__ = [
     "progress",
     "questions",
     "rake",
+    "read_counts",
     "recommend",
     "sample_size",
     "score_file",
@@ -148,6 +150,7 @@ _HOMES = {
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
     "rake": "pmflib.counting.raking",
+    "read_counts": "pmflib.counting.site_counts",
     "recommend": "pmflib.model.recommending",
     "sample_size": "pmflib.fitting.sample_sizes",
     "score_file": "pmflib.scoring.file_scoring",
