@@ -16,6 +16,7 @@ from pmflib.core.texts import mask_secrets
 from pmflib_flows.commands.audit import log, verify
 from pmflib_flows.commands.check import check
 from pmflib_flows.commands.copy import copy
+from pmflib_flows.commands.counts import counts
 from pmflib_flows.commands.crowd import crowd
 from pmflib_flows.commands.doctor import doctor
 from pmflib_flows.commands.erase import erase
@@ -70,6 +71,7 @@ for group, verbs in GROUPS.items():
     for verb in verbs:
         app.command(rich_help_panel=group)(verb)
 app.add_typer(schema, name="schema", rich_help_panel="Start")
+app.add_typer(counts, name="counts", rich_help_panel="Operate")
 
 
 @app.callback()

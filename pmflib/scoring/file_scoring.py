@@ -228,6 +228,7 @@ def score_file(
         from pmflib.ingest.sniffing import sniff_source
         from pmflib.ingest.source_paths import check_output
         from pmflib.ingest.sources import digest_source, find_sources
+        from pmflib.scoring.described_columns import describe_columns
     except ModuleNotFoundError as error:
         raise PmfError(
             f"files are read by packages of the extra 'pipeline', and {error.name} is not installed: pip install "
@@ -274,7 +275,8 @@ def score_file(
             # the files are refused, so that finished parts are invalid
             clear_output(folder)
             raise
-        published = publish_parts(folder, output, scored.samples)
+        described = describe_columns(model.schema, paths, config)
+        published = publish_parts(folder, output, scored.samples, described)
         account = {"output": str(output), **scored.to_json(), **published}
         if notes:
             account["notes"] = notes

@@ -7,11 +7,13 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.core.json_files import parse_json, read_json
-from pmflib.store.table_files import ACCOUNT, check_no_file
+from pmflib.schema.file_columns import FileColumn
+from pmflib.store.table_files import ACCOUNT, SUFFIXES, check_no_file
 
 PARTS = "parts"
 """Folder of parts in the checkpoints of an artefact."""
@@ -19,7 +21,12 @@ RECORD = "_scores.json"
 """Record of a folder of parts: its inputs, and its account of rows once it is complete."""
 
 
-def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
+def publish_parts(
+    folder: Path,
+    output: Path,
+    n_samples: int,
+    described: Mapping[str, FileColumn] = MappingProxyType({}),
+) -> dict[str, str]:
     """Publish parts as one file, or as a folder.
 
     Parameters
@@ -27,9 +34,11 @@ def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
     folder
         Folder of the parts and their quarantine.
     output
-        A file .csv or .parquet, or a folder, which may be the same. Existing predictions are replaced.
+        A file with one of ``SUFFIXES``, or a folder, which may be the same. Existing predictions are replaced.
     n_samples
         As for `check_parts`.
+    described
+        As for `pmflib.store.table_files.write_file`.
 
     Returns
     -------
@@ -47,8 +56,8 @@ def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
 
     check_parts(folder, n_samples)
     rejected = folder / QUARANTINE_FOLDER
-    if output.suffix.lower() in (".csv", ".parquet"):
-        join_files(folder, output)
+    if output.suffix.lower() in SUFFIXES:
+        join_files(folder, output, described=described)
         path = _name_quarantine(output)
         path.unlink(missing_ok=True)
         if rejected.is_dir():
@@ -102,7 +111,7 @@ def mark_files(output: Path) -> dict[str, list[int]]:
     Parameters
     ----------
     output
-        A file .csv or .parquet, with its quarantine beside it, or a folder.
+        A file with one of ``SUFFIXES``, with its quarantine beside it, or a folder.
 
     Returns
     -------

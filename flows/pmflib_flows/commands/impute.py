@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pmflib.core.texts import show_text
-from pmflib_flows.commands.live_model import SAID, check_request, publish_answer
+from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, check_request, publish_answer
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 
 
@@ -28,14 +28,14 @@ def impute(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Output file, .csv or .parquet, or a folder of Parquet files."),
+        typer.Option(help=OUTPUT_HELP),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed. Default: that of the pipeline.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Impute missing answers with draws from the live model; writes every row once per draw, as Parquet."""
+    """Impute missing answers with draws from the live model; writes every row once per draw."""
     from pmflib.ingest.source_paths import make_absolute
     from pmflib.scoring.accounts import describe_unknown
     from pmflib_flows.score import impute_flow
@@ -50,7 +50,7 @@ def impute(
             columns=tuple(keep.split(",")) if keep else (),
             seed=seed,
         )
-    answer = publish_answer(checked, reference, output)
+    answer = publish_answer(checked, reference, output, data)
     answer["draws"] = draws
     if as_json:
         print_json(answer)

@@ -12,7 +12,7 @@ import typer
 from pmflib.core.errors import SourceError
 from pmflib.core.options import Recommendations
 from pmflib.core.texts import show_text
-from pmflib_flows.commands.live_model import SAID, check_request, publish_answer
+from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, check_request, publish_answer
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 from pmflib_flows.option_objects import takes_options
 
@@ -37,7 +37,7 @@ def recommend(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Output file, .csv or .parquet, or a folder of Parquet files."),
+        typer.Option(help=OUTPUT_HELP),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +57,7 @@ def recommend(
             data=make_absolute(data or ""),
             columns=tuple(keep.split(",")) if keep else (),
         )
-    answer = publish_answer(checked, reference, output)
+    answer = publish_answer(checked, reference, output, data)
     if as_json:
         print_json(answer)
         return
