@@ -32,15 +32,12 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "auto": ("auto", {}),
     "robust, no EM": ("robust", {"em": False}),
     "robust": ("robust", {}),
-    "designated": ("designated", {}),
 }
 CLASSIFIERS = {"tuned": range(8), "judged": range(8, 20)}
 """Draws of classifiers as workers."""
 
 
-def draw_classifiers(
-    name: str, column: str, path: Path, trial: int
-) -> tuple[LabelLog, np.ndarray]:
+def draw_classifiers(name: str, column: str, path: Path, trial: int) -> tuple[LabelLog, np.ndarray]:
     """Draw a log of classifiers, as in `uci_workers`, and the class of each of its tasks."""
     table = TABLES[name]
     rng = np.random.default_rng([trial, table.number])

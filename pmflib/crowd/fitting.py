@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import PairedDifference, compare_samples
 from pmflib.core.defaults import LABEL_LIMITS, Limits
@@ -52,11 +52,13 @@ from pmflib.crowd.e_step import (
     VotedBlock,
     count_votes,
     score_states,
+    weigh_votes,
 )
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State, run_em
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel, put_workers_last
 from pmflib.solvers.crowd.class_matching import match_columns
+from pmflib.solvers.crowd.shrinkage import SHRINKAGE, measure_agreement
 
 
 def fit_labels(
@@ -114,7 +116,7 @@ def fit_labels(
     kind, reason = plan.annotator_model, ""
     if start is not None and rng is not None and not has_enough_labels(source, plan.limits):
         warnings.warn(TOO_FEW_LABELS, IdentificationWarning, stacklevel=4)
-        plan, start = plan_shrunk(*plan.limits), None
+        plan, start = plan_shrunk(plan.max_passes, plan.tol), None
         kind, reason = plan.annotator_model, f"{TOO_FEW_LABELS}: "
     if start is not None and rng is None:
         kind = start.annotator_model
@@ -163,12 +165,17 @@ COLLAPSED = (
 """Reason for confusion matrices that a method of co-occurrences did not estimate."""
 
 
+LEAST_LEAD = 1e-9
+"""Difference of shares beyond rounding."""
+
+
 def _refuse_collapsed(source: LabelSource, start: CrowdModel) -> CrowdModel:
     """Return a crowd model, or that of the votes if it contradicts them and makes labels less likely; warn of this.
 
     With few common tasks, a factorisation of co-occurrences may give most workers the same wrong class.
     """
-    n_contradicted, n_labelled = count_contradicted(source, start)
+    everybody = np.ones(source.n_workers, bool)
+    n_contradicted, n_labelled = count_contradicted(source, start, everybody)
     if 2 * n_contradicted <= n_labelled:
         return start
     by_votes = DawidSkene(start.annotator_model).begin(source).parameters
@@ -182,18 +189,37 @@ def _refuse_collapsed(source: LabelSource, start: CrowdModel) -> CrowdModel:
     return by_votes
 
 
-def count_contradicted(source: LabelSource, model: CrowdModel) -> tuple[int, int]:
-    """Count the tasks whose most probable class has fewer votes than another, and the tasks with labels."""
-    return source.map_blocks(_count_contradicted, _add_counts, model)
+def count_contradicted(
+    source: LabelSource, model: CrowdModel, informed: BoolArray
+) -> tuple[int, int]:
+    """Count the tasks whose most probable class has fewer votes than another, and the tasks with labels.
+
+    Parameters
+    ----------
+    source
+        Tasks with their labels.
+    model
+        Crowd model.
+    informed
+        Whether the votes of each worker count, (n_workers,).
+    """
+    votes = informed[:, None, None] * np.eye(source.n_classes)
+    nothing = np.zeros(source.n_classes)
+    tally = LogWeights(
+        nothing, votes.reshape(-1, source.n_classes), weigh_votes(0.0), with_known=False
+    )
+    return source.map_blocks(_count_contradicted, _add_counts, model, tally)
 
 
-def _count_contradicted(blocks: Iterable[VotedBlock], model: CrowdModel) -> tuple[int, int]:
+def _count_contradicted(
+    blocks: Iterable[VotedBlock], model: CrowdModel, tally: LogWeights
+) -> tuple[int, int]:
     weights, counts = LogWeights.from_model(model, with_votes=False), np.zeros(2, np.int64)
     for block in blocks:
-        votes = block.vote_counts[block.strata]
+        shares = score_states(block, tally)
         codes = score_states(block, weights).argmax(axis=1)
-        fewer = votes[np.arange(codes.size), codes] < votes.max(axis=1, initial=0)
-        counts += fewer.sum(), (votes.sum(axis=1) > 0).sum()
+        fewer = shares[np.arange(codes.size), codes] < shares.max(axis=1, initial=0) - LEAST_LEAD
+        counts += fewer.sum(), (np.diff(block.labels.indptr) > 0).sum()
     return int(counts[0]), int(counts[1])
 
 
@@ -247,10 +273,11 @@ def find_likeliest_start(
 ) -> CrowdState:
     """Make the first passes from several starts, and return the likeliest run that respects the votes.
 
-    50 passes are made from the model, and 50 from the shares of the votes. In the likelier of the two, each class is
+    50 passes are made from the shares of the votes, and 50 from the model. In the better of the two, each class is
     split at random, twice, while the two others whose merging costs least are merged; 50 passes are made from each
-    result. This is repeated from the likeliest run until no change is better than continuing without it. Each task whose
-    class contradicts its votes costs half a nat.
+    result. This is repeated from the best run until no change is better than continuing without it. Runs are compared
+    by their log-likelihood, less half a nat for each task whose class contradicts the votes of informed workers: those
+    whose labels agree with the run from the votes beyond chance.
 
     Parameters
     ----------
@@ -301,27 +328,33 @@ def find_likeliest_start(
         )
 
     first = SCREENING.n_passes
-    best = _take_likeliest(source, [run(State(model), first), run(None, first)])
+    by_votes = run(None, first)
+    labels = by_votes.parameters.find_label_mass().reshape(model.mass.shape)
+    informed = measure_agreement(put_workers_last(labels)) >= SHRINKAGE.least_agreement
+    take_best = partial(_take_likeliest, source, informed)
+    best = take_best([by_votes, run(State(model), first)])
     for _ in range(SCREENING.max_rounds):
         longer = run(best, best.n_passes + first)
         changed = [
             _match_classes(run(State(start), first))
             for start in _split_and_merge(longer.parameters, rng)
         ]
-        best = _take_likeliest(source, [longer, *changed])
+        best = take_best([longer, *changed])
         if best is longer:
             break
     return best
 
 
-def _take_likeliest(source: LabelSource, fits: Sequence[CrowdState]) -> CrowdState:
+def _take_likeliest(
+    source: LabelSource, informed: BoolArray, fits: Sequence[CrowdState]
+) -> CrowdState:
     """Return the fit with the best score; the first one unless another is better by the margin.
 
     The score is the log-likelihood of all tasks before the last pass, less the cost of contradicted votes.
     """
     scores = [
         fit.log_likelihoods[-1] * float(fit.parameters.states.sum())
-        - SCREENING.vote_cost * count_contradicted(source, fit.parameters)[0]
+        - SCREENING.vote_cost * count_contradicted(source, fit.parameters, informed)[0]
         for fit in fits
     ]
     best = int(np.argmax(scores))
@@ -399,7 +432,7 @@ SUBCLASS_ERRORS = 2.5
 VOTELESS_ERRORS = 1.5
 """The same, compared with a fit that has one state for a class and no votes as evidence: where that fit predicts as
 well, the votes misled the passes, and tasks of a class do not differ. Chosen on drawn logs of classifiers
-(benchmarks/crowd/car.py) and the public logs."""
+(benchmarks/crowd/uci_workers.py) and the public logs."""
 COIN_ERRORS = 2.0
 """Standard errors by which one accuracy for each worker must predict held-out labels better than free confusion
 matrices for these to have too few labels. Chosen by benchmarks/crowd/behind.py."""
