@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 import pyreadstat
 import readstat_arrow
 
+from benchmarks.pipeline.scaling import read_memory
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.options import DatasetOptions, SchemaOptions, make_source
 from pmflib.schema import Schema, Variable
@@ -36,7 +37,13 @@ from pmflib.store.artefacts import Store
 from pmflib.store.table_files import write_file
 
 N_VARIABLES = 30
-LABELS = {1.0: "never", 2.0: "seldom", 3.0: "sometimes", 4.0: "often", 5.0: "always"}
+LABELS: dict[float | str, str] = {
+    1.0: "never",
+    2.0: "seldom",
+    3.0: "sometimes",
+    4.0: "often",
+    5.0: "always",
+}
 REFUSED = 9.0
 NAMES = [f"q{index:02}" for index in range(N_VARIABLES)]
 SCHEMA = Schema(
@@ -133,20 +140,21 @@ def read_frame(folder: Path) -> None:
     pyreadstat.read_sav(folder / "rows.sav")
 
 
-def write_as(folder: Path, suffix: str) -> None:
+def write_as(suffix: str, folder: Path) -> None:
     """Write the labels as a file with codes."""
     described = dict.fromkeys(NAMES, FileColumn("", "ordinal", LABELS))
     file = pq.ParquetFile(folder / "labels.parquet")
-    write_file(folder / f"out{suffix}", file.schema_arrow, file.iter_batches(DRAWN_ROWS), described)
+    groups = map(file.read_row_group, range(file.num_row_groups))
+    write_file(folder / f"out{suffix}", file.schema_arrow, groups, described)
 
 
-STEPS = {
+STEPS: dict[str, Callable[[Path], None]] = {
     "samples": read_ours,
     "samples-by-csv": read_by_csv,
     "pyreadstat": read_frame,
-    "write.sav": lambda folder: write_as(folder, ".sav"),
-    "write.zsav": lambda folder: write_as(folder, ".zsav"),
-    "write.dta": lambda folder: write_as(folder, ".dta"),
+    "write.sav": partial(write_as, ".sav"),
+    "write.zsav": partial(write_as, ".zsav"),
+    "write.dta": partial(write_as, ".dta"),
 }
 """What is measured, by its name."""
 
@@ -172,7 +180,8 @@ def run(step: str, folder: str) -> None:
     STEPS[step](Path(folder))
     after = os.times()
     seconds = after.user + after.system - before.user - before.system
-    print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+    # ru_maxrss would include the peak of the process that started this one
+    print(json.dumps([seconds, read_memory("VmHWM") / 2**20]))
 
 
 if __name__ == "__main__":
