@@ -115,7 +115,7 @@ class _Plan:
 
 
 def _read_batches(file: Any, n_rows: int, **options: Any) -> Iterator[pa.RecordBatch]:
-    """Read a Parquet file group by group, as a reader of several groups keeps memory of each."""
+    """Read a Parquet file group by group, as a reader of several opens the columns of all at once."""
     for group in range(file.num_row_groups):
         yield from file.iter_batches(n_rows, row_groups=[group], **options)
 
