@@ -108,10 +108,9 @@ def rake_dataset(
         raking = replace(raking, by_replicate=total * factors)
         method, factors_of = f"raked {made.method}", made.refit_factors.tolist()
         replicates = asdict(replace(made, strata=None, method=method)) | {"factors": factors_of}
-    found = map_items(client, _sum_raked, groups, raking, decimals)
-    of_block = dict(zip(map(id, blocks), (sums for part in found for sums in part), strict=True))
+    weights = (x for part in map_items(client, _sum_raked, groups, raking, decimals) for x in part)
     for place, layer in enumerate(layers):
-        weighed = tuple(replace(block, weights=of_block[id(block)]) for block in layer.blocks)
+        weighed = tuple(replace(block, weights=next(weights)) for block in layer.blocks)
         layers[place] = replace(layer, blocks=weighed)
     files, origin = list_file_steps(store, dataset), content["origin"]
     write_layers(folder, layers, content["account"], files, origin, {"replicates": replicates})
