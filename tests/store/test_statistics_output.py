@@ -1,6 +1,8 @@
 """Tables as files of SPSS and Stata: codes, labels, missing codes, names and lengths."""
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyreadstat
 import pytest
 
@@ -153,3 +155,22 @@ def test_describe_variable__every_level_has_a_code_of_its_own(variable, declared
     assert [found.find_code(level) for level in variable.levels] == codes
     assert not any(map(found.is_missing, codes))
     assert found.label == declared.label
+
+
+def test_a_table_of_many_row_groups_is_read_without_keeping_them(tmp_path):
+    draw = np.random.default_rng(0)
+    names = [f"q{number}" for number in range(20)]
+    schema = pa.schema([(name, pa.dictionary(pa.int32(), pa.string())) for name in names])
+    with pq.ParquetWriter(tmp_path / "a.parquet", schema) as writer:
+        for _ in range(40):
+            codes = draw.integers(0, 3, (20, 5000)).astype(np.int32)
+            levels = pa.array(["agree", "neither", "disagree"])
+            columns = [pa.DictionaryArray.from_arrays(own, levels) for own in codes]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+    kept, n_rows = [], 0
+    with pq.ParquetFile(tmp_path / "a.parquet") as file:
+        for batch in statistics_output._read_batches(file, 5000):
+            n_rows += batch.num_rows
+            kept.append(pa.total_allocated_bytes())
+    assert n_rows == 200_000
+    assert max(kept[-10:]) < 1.5 * max(kept[:10])
