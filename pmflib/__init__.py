@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
     from pmflib.counting.raking import RakedDesign, rake
+    from pmflib.counting.site_counts import read_counts
     from pmflib.counting.triple_counts import count_triples
     from pmflib.display.progress_bars import progress
     from pmflib.em.stored_samples import StoredSamples
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
     from pmflib.fitting.three_steps import class_regression, distal_outcome
     from pmflib.fitting.traits import fit_traits
+    from pmflib.fitting.transitions import fit_transitions
     from pmflib.fitting.weighing import weigh_model
     from pmflib.model import JointPMF, questions
     from pmflib.model.recommending import measure_recommendations, recommend
     from pmflib.schema import Schema, Variable
+    from pmflib.schema.waves import spread_waves
     from pmflib.scoring.file_scoring import score_file
     from pmflib.solvers.numeric.pooling import pool
 
@@ -90,6 +93,7 @@ __all__ = [
     "fit_item_responses",
     "fit_replicates",
     "fit_traits",
+    "fit_transitions",
     "fit_triples",
     "likelihood_ratio_test",
     "measure_recommendations",
@@ -97,11 +101,13 @@ __all__ = [
     "progress",
     "questions",
     "rake",
+    "read_counts",
     "recommend",
     "sample_size",
     "score_file",
     "select_nmf_rank",
     "select_rank",
+    "spread_waves",
     "standard_errors",
     "weigh_model",
 ]
@@ -142,17 +148,20 @@ _HOMES = {
     "fit_item_responses": "pmflib.fitting.item_responses",
     "fit_replicates": "pmflib.fitting.replicates",
     "fit_traits": "pmflib.fitting.traits",
+    "fit_transitions": "pmflib.fitting.transitions",
     "fit_triples": "pmflib.fitting.from_counts",
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",
     "measure_recommendations": "pmflib.model.recommending",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
     "rake": "pmflib.counting.raking",
+    "read_counts": "pmflib.counting.site_counts",
     "recommend": "pmflib.model.recommending",
     "sample_size": "pmflib.fitting.sample_sizes",
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",
     "select_rank": "pmflib.fitting.ranks.by_pairs",
+    "spread_waves": "pmflib.schema.waves",
     "standard_errors": "pmflib.fitting.standard_errors",
     "weigh_model": "pmflib.fitting.weighing",
 }

@@ -16,6 +16,7 @@ from pmflib.core.texts import mask_secrets
 from pmflib_flows.commands.audit import log, verify
 from pmflib_flows.commands.check import check
 from pmflib_flows.commands.copy import copy
+from pmflib_flows.commands.counts import counts
 from pmflib_flows.commands.crowd import crowd
 from pmflib_flows.commands.doctor import doctor
 from pmflib_flows.commands.erase import erase
@@ -26,6 +27,7 @@ from pmflib_flows.commands.live_model import score
 from pmflib_flows.commands.models import models, promote, rollback
 from pmflib_flows.commands.plan import plan
 from pmflib_flows.commands.query import query
+from pmflib_flows.commands.recommend import recommend
 from pmflib_flows.commands.rejects import quarantine
 from pmflib_flows.commands.report import report
 from pmflib_flows.commands.run import demo, run, status
@@ -46,7 +48,7 @@ app = typer.Typer(
 )
 GROUPS: dict[str, tuple[Callable[..., object], ...]] = {
     "Start": (demo, infer, check, run, status),
-    "Ask": (query, score, impute, three_steps, report),
+    "Ask": (query, score, impute, recommend, three_steps, report),
     "Labels": (crowd,),
     "Operate": (
         models,
@@ -69,6 +71,7 @@ for group, verbs in GROUPS.items():
     for verb in verbs:
         app.command(rich_help_panel=group)(verb)
 app.add_typer(schema, name="schema", rich_help_panel="Start")
+app.add_typer(counts, name="counts", rich_help_panel="Operate")
 
 
 @app.callback()

@@ -22,6 +22,7 @@ from pmflib.counting.folds import (
     count_in_samples,
     read_schema,
 )
+from pmflib.counting.site_files import write_site
 from pmflib.counting.stored_tables import KIND, CountsWriter, StoredTables
 from pmflib.display.progress import working
 from pmflib.display.summary import Summarised, Summary, format_count
@@ -128,6 +129,42 @@ class PairCounts(FoldedCounts, Summarised):
         for fold in range(self.n_folds):
             writer.write(fold, self.tables[fold], int(self.n_rows[fold]))
         writer.close()
+
+    def export(self, path: str | Path, minimum: int = 1, *, seed: int | None = None) -> str:
+        """Write the counts to a file for others, who add them to theirs with `pmflib.read_counts`; it has no rows.
+
+        The file is Parquet: a row for every cell above 0 with the names of its levels, and the schema, the numbers of
+        rows and a digest as metadata.
+
+        Parameters
+        ----------
+        path
+            The file, replaced if it exists.
+        minimum
+            Smallest number of rows that a cell may show. Above 1, counts are rounded at random to multiples of it: the
+            expected value of a cell is its exact count, and its variance is at most a quarter of the minimum squared.
+            The number of rows stays exact.
+        seed
+            Secret of the site for the rounding, at least 0: equal counts and seeds give equal files. None draws one; of
+            several files of the same counts with different seeds, the mean would tell the exact counts.
+
+        Returns
+        -------
+        SHA-256 digest of the content. Tell it to the recipient by another way than the file: who changes the file can
+        also change the digest in it.
+
+        Raises
+        ------
+        PmfError
+            If the minimum is below 1, or above 1 for weighted counts or more than the number of rows; or if the seed is
+            negative.
+
+        Notes
+        -----
+        Rounding hides numbers of rows, not what all rows with a rare level have in common: merge rare levels before
+        counting. See `pmflib.counting.disclosure_control.round_tables` for the method.
+        """
+        return write_site(self, Path(path), minimum=minimum, seed=seed)
 
     @classmethod
     def load(cls, path: str | Path) -> PairCounts:

@@ -15,11 +15,12 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import SchemaError
 from pmflib.core.survey_design import weigh_samples
 from pmflib.estimators.joint_estimator import JointEstimator
-from pmflib.estimators.user_tables import UserTable, read_numbers
+from pmflib.estimators.user_tables import UserTable
 from pmflib.fitting.fit_result import FitResult
 from pmflib.fitting.rivals import compare_with_rivals
 from pmflib.fitting.target_cuts import choose_cuts
 from pmflib.schema import MISSING, Schema, Variable
+from pmflib.schema.tables import read_numbers
 from pmflib.schema.variable import as_text, is_absent
 
 NAME = "target"
@@ -107,7 +108,9 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
                 for position, variable in enumerate(features)
                 if variable.edges is not None
             }
-            block, schema, result = choose_cuts(block, schema, target, numbers, result, refit)
+            chosen = choose_cuts(block, schema, target, numbers, result, refit)
+            block, schema, result = chosen.block, chosen.schema, chosen.result
+            result = replace(result, notes=(*result.notes, *chosen.notes))
             self._keep_values(table, schema.variables[:target])
         compared = compare_with_rivals(block, schema, target, result.trial)
         self._keep(replace(result, notes=(*compared, *result.notes)))

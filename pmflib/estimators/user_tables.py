@@ -17,7 +17,7 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.schema import Variable
 from pmflib.schema.tables import as_arrow
-from pmflib.schema.variable import as_text, is_absent, read_number
+from pmflib.schema.variable import is_absent, read_number
 
 Values = Sequence[Any]
 """Python values of a column."""
@@ -226,14 +226,6 @@ def make_user_table(like: Any, columns: Mapping[str, Values]) -> Any:
             arrays[name] = pa.array(values, plain)
         return pa.table(arrays)
     raise SchemaError(f"a table like a {type(like).__name__} cannot be made; give a frame or array")
-
-
-def read_numbers(column: pa.ChunkedArray) -> FloatArray:
-    """Read the numbers of a column, float64 of shape (n_rows,); NaN for other values."""
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
-    found = (None if is_absent(each) else read_number(as_text(each)) for each in column.to_pylist())
-    return np.array([np.nan if each is None else each for each in found], np.float64)
 
 
 MOST_KEPT = 64

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.comparison import compare_samples
-from pmflib.fitting.em_fit import N_FOLDS
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.fitting.em_fit import N_FOLDS, EMFit, Passes
 from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.rivals import LEAST_COMPARED, SURE, score_rows
+from pmflib.fitting.target_fit import FIRST
 from pmflib.schema import Schema
+from pmflib.schema.drafting.table_draft import list_names
 from pmflib.schema.drafting.target_cuts import cut_by_target, recut_variable
+
+TRIAL_WORK = 20_000_000
+"""Rows times variables times levels of the target up to which `fit_trial` is given all rows: seconds (`python -m
+benchmarks.models.targets --drafts wide`).
+"""
 
 Refit = Callable[[DenseBlock, Schema], FitResult]
 """Fits samples under another schema, with the same options."""
+
+
+class CutChoice(NamedTuple):
+    """Samples, variables and fit with the chosen cuts, and a sentence on the comparison, if there was one."""
+
+    block: DenseBlock
+    schema: Schema
+    result: FitResult
+    notes: tuple[str, ...] = ()
 
 
 def choose_cuts(
@@ -27,7 +46,7 @@ def choose_cuts(
     numbers: Mapping[int, FloatArray],
     result: FitResult,
     refit: Refit,
-) -> tuple[DenseBlock, Schema, FitResult]:
+) -> CutChoice:
     """Compare cuts by the target with the given ones on the fold that neither the cuts nor the fits have seen.
 
     Parameters
@@ -43,20 +62,20 @@ def choose_cuts(
 
     Returns
     -------
-    Samples, variables and fit with cuts by the target if these raise the log-likelihood of the target by more than
-    ``SURE`` standard errors, otherwise the given ones: within one error, cuts by the target were worse on other rows
-    (`python -m benchmarks.models.targets --cuts adult`). A note has the difference.
+    The cuts by the target if these raise the log-likelihood of the target by more than ``SURE`` standard errors,
+    otherwise the given ones: within one error, cuts by the target were worse on other rows
+    (`python -m benchmarks.models.targets --cuts adult`).
     """
     if result.trial is None or len(block) < LEAST_COMPARED:
-        return block, schema, result
+        return CutChoice(block, schema, result)
     is_held_out = block.assign_folds(N_FOLDS) == 0
     cut, recut = _cut(block, schema, target, numbers, ~is_held_out)
     if recut == schema:
-        return block, schema, result
+        return CutChoice(block, schema, result)
     other = refit(cut, recut)
     test = block[is_held_out]
     if other.trial is None or not len(test):
-        return block, schema, result
+        return CutChoice(block, schema, result)
     weights = weigh_rows(test) / weigh_rows(test).mean()
     scores = []
     for samples, fit in ((cut, other), (block, result)):
@@ -71,12 +90,28 @@ def choose_cuts(
         if each != old
     ]
     note = (
-        f"cuts of {', '.join(names)} by {schema.names[target]!r} instead of quantiles: log-loss on {len(test):,} "
+        f"cuts of {list_names(names)} by {schema.names[target]!r} instead of quantiles: log-loss on {len(test):,} "
         f"held-out rows {-gain:+.3f} +- {error:.3f} nats"
     )
     if gain > SURE * error:
-        return cut, recut, replace(other, notes=(f"{note}; chosen", *other.notes))
-    return block, schema, replace(result, notes=(*result.notes, f"{note}; not chosen"))
+        return CutChoice(cut, recut, other, (f"{note}; chosen",))
+    return CutChoice(block, schema, result, (f"{note}; not chosen",))
+
+
+def fit_trial(block: DenseBlock, schema: Schema, target: int) -> FitResult:
+    """Fit a model of the target to the samples without the first fold, as a trial alone.
+
+    It has as many states as the target has levels, and the first of the candidates that a fit for a target compares;
+    the held-out fold chooses the number of steps.
+    """
+    rank = schema[target].cardinality
+    fit = EMFit(schema, rank, Options.make("auto", "auto", 1, rank), 0, Passes(), target)
+    samples, held_out = fit.hold_out(block)
+    training = BlocksInMemory.cut(samples, schema.offsets, rank)
+    starts = fit.make_starts(fit.count(samples))
+    run = fit.for_target.try_one(FIRST, training, held_out, starts)
+    _, result = fit.for_target.report_best({FIRST: run}, training, held_out)
+    return replace(result, trial=result.model)
 
 
 def _cut(

@@ -21,7 +21,6 @@ from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.ingest.statistics_files import (
-    FileColumn,
     declare_levels,
     follow_file,
     label_counts,
@@ -30,7 +29,13 @@ from pmflib.ingest.statistics_files import (
 )
 from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.drafting.inference import Proposal, give_absent
+from pmflib.schema.drafting.column_meaning import note_design
+from pmflib.schema.drafting.inference import (
+    DECLARED_WEIGHT,
+    WEIGHT_NOTE,
+    Proposal,
+    give_absent,
+)
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
 from pmflib.schema.drafting.several_answers import split_columns
@@ -44,6 +49,7 @@ from pmflib.schema.drafting.table_draft import (
     share_sister_codes,
 )
 from pmflib.schema.drafting.value_counts import ValueCounts, find_strays
+from pmflib.schema.file_columns import FileColumn
 from pmflib.schema.variable import as_text, read_number
 
 
@@ -135,14 +141,20 @@ def draft_schema(
     }
     for name in proposals.keys() & counted.declared.keys():
         each, by_label = proposals[name], bool(counted.value_counts[name].categories)
-        if each.variable is not None:
-            made = follow_file(each.variable, counted.declared[name], by_label=by_label)
+        column = counted.declared[name]
+        if column.is_weight and config.weight is None and name != target:
+            note = f"{WEIGHT_NOTE}, {DECLARED_WEIGHT}; name it by --weight (source.weight)"
+            proposals[name] = replace(each, variable=None, role="left out", note=note, why=note)
+        elif each.variable is not None:
+            made = follow_file(each.variable, column, by_label=by_label)
             proposals[name] = replace(each, variable=made)
     if target is not None:
         check_target_column(target, list(proposals), config.sample)  # a part is no column
         check_drafted_target(target, proposals[target])
     variables = [each.variable for each in proposals.values() if each.variable is not None]
-    notes += [*note_codes(codes), *note_strays(proposals), *_note_proposals(proposals)]
+    if config.layout == "wide" and config.psu is None:
+        notes += note_design(proposals)
+    notes += [*note_codes(codes), *note_strays(proposals), *note_columns(proposals)]
     if not variables:
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
@@ -197,12 +209,12 @@ def check_drafted_target(target: str, proposal: Proposal) -> None:
         )
 
 
-def _note_proposals(proposals: Mapping[str, Proposal]) -> Iterator[str]:
-    """List each note on proposals with the columns it applies to."""
+def note_columns(columns: Mapping[str, Proposal | ColumnDraft]) -> Iterator[str]:
+    """List each note on columns with the names of those it applies to."""
     remarks: dict[str, list[str]] = {}
-    for name, proposal in proposals.items():
-        if proposal.note:
-            remarks.setdefault(proposal.note, []).append(name)
+    for name, column in columns.items():
+        if column.note:
+            remarks.setdefault(column.note, []).append(name)
     for note, names in remarks.items():
         yield f"{list_names(names)}: {note}"
 
@@ -327,7 +339,9 @@ def _read_declared(
     for source in sources:
         if is_statistics(source, config):
             own = read_file_columns(source, config)
-            found = found or own
+            if not found:
+                found = own
+                notes.extend(note for column in own.values() for note in column.notes)
             alike = own.keys() & found.keys()
             if odd := [name for name in own if name in alike and own[name] != found[name]]:
                 notes.append(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.core.errors import PmfError, SourceError
+from pmflib.core.texts import abridge_names
 from pmflib.ingest.chunks import RawRows, find_columns, find_format
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import (
@@ -30,8 +31,10 @@ from pmflib.ingest.sources import (
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal
 from pmflib.schema.drafting.value_counts import ValueCounts
+from pmflib.schema.file_columns import Code, FileColumn
 from pmflib.schema.tables import simplify
 from pmflib.schema.variable import Variable, as_text, read_number
+from pmflib.store.statistics_output import import_package
 
 BATCH_CELLS = 1 << 21
 """Number of cells of a batch; fixed, so that results do not depend on the machine."""
@@ -43,51 +46,6 @@ before it: about 400 MB as objects of Python."""
 
 XPORT_BYTES = 80
 """Length of the records of transport files of SAS, which state no number of rows."""
-
-Code = float | str
-"""Code of a value: a number, a text, or, of a missing number, its letter with a point: ".a"."""
-
-
-@dataclass(frozen=True)
-class FileColumn:
-    """What a file says of a column.
-
-    Parameters
-    ----------
-    label
-        Description of the variable; may be empty.
-    measure
-        "nominal", "ordinal" or "scale"; empty if unknown.
-    texts
-        Text of each labelled code, all distinct: its label, followed by the code if another code has the same label.
-    missing
-        Codes that are declared missing one by one.
-    ranges
-        Ranges of numbers that are declared missing, with their ends.
-    """
-
-    label: str = ""
-    measure: str = ""
-    texts: Mapping[Code, str] = field(default_factory=dict)
-    missing: tuple[Code, ...] = ()
-    ranges: tuple[tuple[float, float], ...] = ()
-
-    def is_missing(self, code: Code) -> bool:
-        """Whether a code is declared missing; letters of missing numbers are listed as such by their files."""
-        return code in self.missing or (
-            not isinstance(code, str) and any(low <= code <= high for low, high in self.ranges)
-        )
-
-    @property
-    def labelled(self) -> tuple[Code, ...]:
-        """Labelled codes that are not missing: letters last, numbers and texts in order."""
-        return tuple(code for code in self.texts if not self.is_missing(code))
-
-    def name_code(self, code: Code, by_label: bool) -> str | None:
-        """Text of a code; None for one without a label in a range that is declared missing."""
-        if code not in self.texts and code not in self.missing and self.is_missing(code):
-            return None
-        return self.texts.get(code, as_text(code)) if by_label else as_text(code)
 
 
 def read_file_columns(source: Source, config: SourceOptions) -> dict[str, FileColumn]:
@@ -260,8 +218,7 @@ def follow_file(variable: Variable, column: FileColumn, *, by_label: bool) -> Va
     if not by_label:
         names = {as_text(code): text for code, text in column.texts.items()}
         return replace(variable, levels=tuple(names.get(level, level) for level in variable.levels))
-    codes = {text: code for code, text in column.texts.items()}
-    values = [codes.get(level, read_number(level)) for level in variable.levels]
+    values = [column.find_code(level) for level in variable.levels]
     numbers = tuple(float(value) for value in values if isinstance(value, int | float))
     is_rising = len(numbers) == len(values) and list(numbers) == sorted(set(numbers))
     if variable.values is None or not is_rising:
@@ -312,16 +269,6 @@ def _open(
     return opened
 
 
-def _import(name: str, format: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise PmfError(
-            f"files .{format} are read by the package {name}, which is not installed: pip install "
-            "'pmflib[statistics-files]'"
-        ) from None
-
-
 @contextmanager
 def _refuse_damage(source: Source) -> Iterator[None]:
     """Translate the errors of readers."""
@@ -342,7 +289,9 @@ def _refuse_damage(source: Source) -> Iterator[None]:
 
 
 def _is_of_reader(error: Exception) -> bool:
-    if isinstance(error, (*DAMAGED, ValueError, OverflowError, IndexError, MemoryError)):
+    if isinstance(
+        error, (*DAMAGED, struct.error, ValueError, OverflowError, IndexError, MemoryError)
+    ):
         return True
     return type(error).__module__.partition(".")[0] in ("readstat_arrow", "pyreadstat")
 
@@ -351,7 +300,7 @@ def _open_arrow(
     stream: IO[bytes], format: str, columns: list[str] | None, encoding: str | None
 ) -> _OpenFile:
     """Open a file of SPSS or Stata."""
-    library = _import("readstat_arrow", format)
+    library = import_package("readstat_arrow", format)
     with warnings.catch_warnings():
         # records of an unknown kind, which are skipped
         warnings.simplefilter("ignore", library.ReadstatWarning)
@@ -360,20 +309,27 @@ def _open_arrow(
         )
     about = opened.metadata
     found = {}
+    sets: dict[str, list[str]] = {}
+    for each in about.multiple_response_sets:
+        names = each["variables"]
+        counted = f", of which {each['counted_value']} is counted" if each["is_dichotomy"] else ""
+        sets.setdefault(names[0], []).append(
+            f"{abridge_names(names)}: the file has them as the multiple-response set {each['name']}, "
+            f"{each['label']!r}{counted}; they are drafted as variables of their own"
+        )
+    numbers = [item.name for item in opened.schema if not pa.types.is_large_string(item.type)]
+    place = _find_weight(stream) if format == "sav" and columns is None else 0
+    weight = numbers[place - 1] if 0 < place <= len(numbers) else ""
     for item in opened.schema:
         labels = {each["value"]: each["label"] for each in about.value_labels.get(item.name) or ()}
         is_number = not pa.types.is_large_string(item.type)
         declared = about.missing_values.get(item.name) or {}
         alone = [*declared.get("values", ()), *([declared["value"]] if "value" in declared else [])]
         ranges = [(declared["lo"], declared["hi"])] if "lo" in declared else []
-        found[item.name] = _describe(
-            about.variable_labels.get(item.name),
-            about.measures.get(item.name),
-            labels,
-            alone,
-            ranges,
-            is_number,
-        )
+        label, measure = about.variable_labels.get(item.name), about.measures.get(item.name)
+        column = _describe(label, measure, labels, alone, ranges, is_number)
+        own = tuple(sets.get(item.name, ()))
+        found[item.name] = replace(column, is_weight=item.name == weight, notes=own)
 
     def read(n_rows: int) -> Iterator[pa.RecordBatch]:
         for batch in _pull(lambda put: opened.read_batches(put, batch_rows=n_rows)):
@@ -382,6 +338,30 @@ def _open_arrow(
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     return _OpenFile(found, read)
+
+
+def _find_weight(stream: IO[bytes]) -> int:
+    """Find which variable of numbers, from 1, the header of a file of SPSS names as the weight of cases; 0 if none.
+
+    The header states a place among the records of variables, of which long texts have several ("SPSS System File
+    Format", PSPP Developers Guide).
+    """
+    stream.seek(0)
+    header = stream.read(176)
+    order = "<" if header[64] else ">"
+    (place,) = struct.unpack(f"{order}i", header[76:80])
+    width = n_numbers = 0
+    for _ in range(place):
+        record = stream.read(32)
+        kind, width, has_label, n_missing = struct.unpack(f"{order}4i", record[:16])
+        if kind != 2:
+            return 0
+        n_numbers += width == 0
+        if has_label:
+            (size,) = struct.unpack(f"{order}i", stream.read(4))
+            stream.seek(size + -size % 4, 1)
+        stream.seek(8 * abs(n_missing), 1)
+    return 0 if width else n_numbers
 
 
 def _describe(
@@ -401,7 +381,7 @@ def _describe(
         missing = [str(code).rstrip() for code in missing]
     named = _name_labels(labels)
     known = measure if measure in ("nominal", "ordinal", "scale") else ""
-    return FileColumn((label or "").strip(), known, named, tuple(missing), tuple(ranges))
+    return FileColumn((label or "").strip(), known, named, tuple(missing), tuple(ranges), is_number)
 
 
 def _point_letters(column: pa.Array) -> pa.Array:
@@ -460,7 +440,7 @@ def _open_parsed(
     stream: IO[bytes], format: str, columns: list[str] | None, encoding: str | None
 ) -> _OpenFile:
     """Open a file of SAS, or a portable one of SPSS, which are read piece by piece."""
-    library = _import("pyreadstat", format)
+    library = import_package("pyreadstat", format)
     options: dict[str, Any] = {"usecols": columns, "output_format": "dict"}
     if format != "por":
         options["encoding"] = encoding

@@ -6,13 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import read_json
 from pmflib.core.texts import abridge_names, list_near
-from pmflib.schema.drafting.inference import REPLICATE_NOTE, WEIGHT_NOTE, Proposal
+from pmflib.schema.drafting.inference import DECLARED_WEIGHT, REPLICATE_NOTE, WEIGHT_NOTE, Proposal
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import Variable
 
@@ -108,11 +109,12 @@ class DraftedSchema:
 
     @property
     def likely_weight(self) -> str | None:
-        """Return a probable weight column; of several, the first that is not part of a numbered series."""
+        """Return a probable weight column: the one that the file declares, else the first without a number."""
         found = [name for name, each in self.columns.items() if each.note.startswith(WEIGHT_NOTE)]
         stems = Counter(name.rstrip(DIGITS) for name in found)
         alone = (name for name in found if stems[name.rstrip(DIGITS)] == 1)
-        return next(alone, None)
+        declared = (name for name in found if DECLARED_WEIGHT in self.columns[name].note)
+        return next(chain(declared, alone), None)
 
     @property
     def likely_replicates(self) -> str | None:

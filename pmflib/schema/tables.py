@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zoneinfo
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import name_type
+from pmflib.core.arrays import FloatArray, name_type
 from pmflib.core.errors import SchemaError
 from pmflib.core.texts import abridge_names
 from pmflib.schema.drafting.table_draft import CATEGORIES
-from pmflib.schema.variable import MISSING, as_text, is_absent
+from pmflib.schema.variable import MISSING, as_text, is_absent, read_number
 
 
 def as_arrow(
@@ -263,6 +264,26 @@ def simplify(column: pa.Array) -> pa.Array:
     elif pa.types.is_time64(dtype) and dtype.unit == "ns":
         column = column.cast(pa.time64("us"), safe=False)
     return column if _is_plain(column.type) else _spare_python(column)
+
+
+def read_numbers(column: pa.Array | pa.ChunkedArray) -> FloatArray:
+    """Read the numbers of a column, float64 of shape (n_rows,); NaN for other values."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        # unsafe casting rounds integers beyond 2**53
+        cast = column.cast(pa.float64(), safe=False).fill_null(math.nan)
+        return np.asarray(cast.to_numpy(zero_copy_only=False))
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    values = coded.dictionary.to_pylist()
+    texts = [
+        each.decode("utf-8", "replace") if isinstance(each, bytes) else as_text(each)
+        for each in values
+    ]
+    found = [math.nan if (number := read_number(text)) is None else number for text in texts]
+    places = coded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
+    numbers = np.array([*found, math.nan])
+    return np.asarray(numbers[places])
 
 
 def _spare_python(column: pa.Array) -> pa.Array:

@@ -187,11 +187,11 @@ def score_file(
     model
         The model, with the schema of the files.
     data
-        File, folder, glob or fsspec URL of CSV or Parquet files, or several of these.
+        File, folder, glob or fsspec URL of CSV, Parquet, SPSS, Stata or SAS files, or several of these.
     output
-        Without a suffix, a folder of Parquet files, each written atomically; with .parquet or .csv, one file, which is
-        joined from such a folder beside it. Rejected rows are in ``_quarantine`` of the folder, or in a Parquet file
-        that ends with ``.quarantine.parquet``.
+        Without a suffix, a folder of Parquet files, each written atomically; with .parquet, .csv, .sav, .zsav or .dta,
+        one file, which is joined from such a folder beside it. Rejected rows are in ``_quarantine`` of the folder, or
+        in a Parquet file that ends with ``.quarantine.parquet``.
     reference
         Reference of the percentiles, from `ReferenceScores.load`; by default the scores of samples drawn from the
         model.
@@ -228,6 +228,7 @@ def score_file(
         from pmflib.ingest.sniffing import sniff_source
         from pmflib.ingest.source_paths import check_output
         from pmflib.ingest.sources import digest_source, find_sources
+        from pmflib.scoring.described_columns import describe_columns
     except ModuleNotFoundError as error:
         raise PmfError(
             f"files are read by packages of the extra 'pipeline', and {error.name} is not installed: pip install "
@@ -274,7 +275,8 @@ def score_file(
             # the files are refused, so that finished parts are invalid
             clear_output(folder)
             raise
-        published = publish_parts(folder, output, scored.samples)
+        described = describe_columns(model.schema, paths, config)
+        published = publish_parts(folder, output, scored.samples, described)
         account = {"output": str(output), **scored.to_json(), **published}
         if notes:
             account["notes"] = notes

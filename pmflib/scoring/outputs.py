@@ -7,11 +7,13 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pmflib.core.errors import ConfigError, StoreError
-from pmflib.core.json_files import read_json
-from pmflib.store.table_files import check_no_file
+from pmflib.core.json_files import parse_json, read_json
+from pmflib.schema.file_columns import FileColumn
+from pmflib.store.table_files import ACCOUNT, SUFFIXES, check_no_file
 
 PARTS = "parts"
 """Folder of parts in the checkpoints of an artefact."""
@@ -19,7 +21,12 @@ RECORD = "_scores.json"
 """Record of a folder of parts: its inputs, and its account of rows once it is complete."""
 
 
-def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
+def publish_parts(
+    folder: Path,
+    output: Path,
+    n_samples: int,
+    described: Mapping[str, FileColumn] = MappingProxyType({}),
+) -> dict[str, str]:
     """Publish parts as one file, or as a folder.
 
     Parameters
@@ -27,9 +34,11 @@ def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
     folder
         Folder of the parts and their quarantine.
     output
-        A file .csv or .parquet, or a folder, which may be the same. Existing predictions are replaced.
+        A file with one of ``SUFFIXES``, or a folder, which may be the same. Existing predictions are replaced.
     n_samples
         As for `check_parts`.
+    described
+        As for `pmflib.store.table_files.write_file`.
 
     Returns
     -------
@@ -47,8 +56,8 @@ def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
 
     check_parts(folder, n_samples)
     rejected = folder / QUARANTINE_FOLDER
-    if output.suffix.lower() in (".csv", ".parquet"):
-        join_files(folder, output)
+    if output.suffix.lower() in SUFFIXES:
+        join_files(folder, output, described=described)
         path = _name_quarantine(output)
         path.unlink(missing_ok=True)
         if rejected.is_dir():
@@ -102,7 +111,7 @@ def mark_files(output: Path) -> dict[str, list[int]]:
     Parameters
     ----------
     output
-        A file .csv or .parquet, with its quarantine beside it, or a folder.
+        A file with one of ``SUFFIXES``, with its quarantine beside it, or a folder.
 
     Returns
     -------
@@ -143,7 +152,7 @@ def publish_folder(work: Path, folder: Path, n_samples: int) -> None:
 
 
 def check_parts(folder: Path, n_samples: int) -> None:
-    """Check by their metadata that parts have a row for each sample.
+    """Check by the accounts in their metadata that parts are those of all samples.
 
     Parameters
     ----------
@@ -155,15 +164,17 @@ def check_parts(folder: Path, n_samples: int) -> None:
     Raises
     ------
     StoreError
-        If they do not.
+        If they are not.
     """
     import pyarrow.parquet as pq
 
-    found = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+    metadata = [pq.read_metadata(path).metadata or {} for path in folder.glob("*.parquet")]
+    accounts = [parse_json(each.get(ACCOUNT, b"{}")) for each in metadata]
+    found = sum(each.get("rows_in", 0) - each.get("rows_quarantined", 0) for each in accounts)
     if found != n_samples:
         raise StoreError(
-            f"predictions in {str(folder)!r} have {found} rows for {n_samples} samples that were scored: something "
-            "else wrote or deleted files there meanwhile; delete the folder, and run again"
+            f"predictions in {str(folder)!r} are of {found} samples, and {n_samples} were scored: something else wrote "
+            "or deleted files there meanwhile; delete the folder, and run again"
         )
 
 

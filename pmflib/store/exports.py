@@ -32,7 +32,7 @@ class Export:
     Parameters
     ----------
     kind
-        Kind of content: report, figures, predictions, answers, quarantine or labels.
+        Kind of content: report, figures, predictions, answers, quarantine, labels or counts.
     path
         Absolute path of the file or folder.
     host

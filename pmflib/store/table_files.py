@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.texts import RUN_BY_SPREADSHEETS, guard_cell, restore_cell
+from pmflib.schema.file_columns import FileColumn
 from pmflib.store.objects.local_folder import lock_folder
+from pmflib.store.statistics_output import WRITTEN, import_package, write_statistics
 
 ACCOUNT = b"pmf.account"
 """Metadata key of a part with its account of rows, JSON; joined files do not have it."""
-SUFFIXES = (".csv", ".parquet")
+SUFFIXES = (".csv", ".parquet", *WRITTEN)
 """Supported suffixes."""
 
 
@@ -27,11 +30,15 @@ def check_suffix(path: Path) -> None:
     ------
     ConfigError
         If it is not one of ``SUFFIXES``.
+    PmfError
+        If the package that writes it is not installed.
     """
-    if path.suffix.lower() not in SUFFIXES:
+    if (suffix := path.suffix.lower()) not in SUFFIXES:
         raise ConfigError(
-            f"output {str(path)!r} has no supported suffix; name a file .csv or .parquet"
+            f"output {str(path)!r} has no supported suffix; name a file with one of {', '.join(SUFFIXES)}"
         )
+    if suffix in WRITTEN:
+        import_package("readstat_arrow", suffix.removeprefix("."))
 
 
 def check_no_file(output: Path) -> None:
@@ -44,7 +51,7 @@ def check_no_file(output: Path) -> None:
     """
     if output.exists() and not output.is_dir():
         raise ConfigError(
-            f"output {str(output)!r} is a file; name a folder, or a file .csv or .parquet"
+            f"output {str(output)!r} is a file; name a folder, or a file with one of {', '.join(SUFFIXES)}"
         )
 
 
@@ -80,11 +87,17 @@ def hold_output(output: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> int:
+def write_file(
+    path: Path,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table | pa.RecordBatch],
+    described: Mapping[str, FileColumn] = MappingProxyType({}),
+) -> int:
     """Write tables of one schema to a file atomically.
 
     In CSV files, texts and column names that spreadsheets would run as formulas are prefixed with an apostrophe (see
-    `guard_cell`), which `read_file` removes.
+    `guard_cell`), which `read_file` removes. Rows for files of SPSS and Stata, whose headers state the number of
+    rows and the lengths of texts, are first written to a Parquet file beside them.
 
     Parameters
     ----------
@@ -94,6 +107,8 @@ def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.Rec
         Columns of the tables.
     tables
         Rows, in order.
+    described
+        Codes and labels of columns by name, for files of SPSS and Stata.
 
     Returns
     -------
@@ -102,13 +117,23 @@ def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.Rec
     Raises
     ------
     ConfigError
-        If the suffix is neither .csv nor .parquet.
+        If the suffix is not one of ``SUFFIXES``.
     """
     # imported here, as both are slow to load
     import pyarrow.csv
     import pyarrow.parquet as pq
 
     check_suffix(path)
+    if path.suffix.lower() in WRITTEN:
+        rows, draft = (path.with_name(f".{path.name}.{end}") for end in ("parquet", "draft"))
+        try:
+            n_rows = write_file(rows, schema, tables)
+            write_statistics(draft, path.suffix.lower().removeprefix("."), rows, described)
+            draft.replace(path)
+        finally:
+            rows.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
+        return n_rows
     if is_csv := path.suffix.lower() == ".csv":
         # the CSV writer does not support dictionaries
         schema = pa.schema([(field.name, _spell_out(field.type)) for field in schema])
@@ -168,7 +193,14 @@ def _spell_out(dtype: pa.DataType) -> pa.DataType:
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
-def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bool = False) -> int:
+def join_files(
+    folder: Path,
+    path: Path,
+    order: str | None = None,
+    *,
+    in_all: bool = False,
+    described: Mapping[str, FileColumn] = MappingProxyType({}),
+) -> int:
     """Join the Parquet files of a folder to one file.
 
     Parameters
@@ -181,6 +213,8 @@ def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bo
         Column to sort by; None keeps the order.
     in_all
         Whether to sort the rows of all files together; otherwise each file is sorted separately.
+    described
+        As for `write_file`.
 
     Returns
     -------
@@ -189,7 +223,7 @@ def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bo
     Raises
     ------
     ConfigError
-        If the suffix is neither .csv nor .parquet.
+        If the suffix is not one of ``SUFFIXES``.
     """
     import pyarrow.parquet as pq
 
@@ -202,4 +236,4 @@ def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bo
         tables = [pa.concat_tables(tables)]
     if order is not None:
         tables = (table.sort_by(order) for table in tables)
-    return write_file(path, schema, tables)
+    return write_file(path, schema, tables, described)

@@ -19,6 +19,7 @@ from pmflib.schema import Schema
 from pmflib.schema.variable import DEFAULT_MISSING
 from pmflib_tasks.config.loading import draft_config, relate
 from pmflib_tasks.config.pipeline import draft_name
+from pmflib_tasks.draft_cuts import cut_draft
 from pmflib_tasks.draft_options import DraftOptions
 from pmflib_tasks.operations.planning import check_width
 
@@ -97,6 +98,8 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         split=options.signs,
         absent=options.absent,
     )
+    if options.target is not None:
+        drafted = cut_draft(drafted, sources, source, options.target)
     is_plain = source.layout == "wide" and options.sample is None
     shape = find_long_log(sources, source) if is_plain else None
     waves = note_waves(sources, source, shape) if source.layout == "wide" else None

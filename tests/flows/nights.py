@@ -9,7 +9,17 @@ from pmflib_flows import etl
 from pmflib_tasks.config import load_config
 from tests.pipelines import make_schema
 
-STAGES = ("ingest", "count", "check_quality", "select", "fit", "refine", "evaluate", "publish")
+STAGES = (
+    "ingest",
+    "rake",
+    "count",
+    "check_quality",
+    "select",
+    "fit",
+    "refine",
+    "evaluate",
+    "publish",
+)
 
 
 class Nights:

@@ -69,7 +69,6 @@ def ingest(folder, contents, config=LONG, policy=None, n_buckets=2, schema=SCHEM
                 schema,
                 config,
                 policy or SchemaOptions(),
-                n_buckets=n_buckets,
                 n_folds=n_buckets,
                 folder=out,
             )

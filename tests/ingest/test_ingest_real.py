@@ -96,7 +96,6 @@ def test_movielens__long_log_with_tabs_and_times(tmp_path):
                 schema,
                 config,
                 policy,
-                n_buckets=4,
                 n_folds=4,
                 folder=out,
             )

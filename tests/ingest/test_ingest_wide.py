@@ -86,7 +86,6 @@ def assemble(folder, contents, n_buckets=2, *, schema=SCHEMA, policy=None, confi
                 schema,
                 config,
                 policy,
-                n_buckets=n_buckets,
                 n_folds=n_buckets,
                 folder=out,
             )

@@ -363,3 +363,77 @@ def test_values_are_counted_by_label_or_by_code(tmp_path):
     labelled = count_values(sources, config, ["q"], ["q"])["q"]
     assert +labelled.counts == {"disagree": 2, "agree": 1}
     assert labelled.categories == (*LIKERT.values(),)
+
+
+def extend(path, record=b"", weight=""):
+    """Add a record to the dictionary of a file of SPSS, and name the weight of its cases."""
+    content = bytearray(path.read_bytes())
+    end = content.rfind(struct.pack("<ii", 999, 0))
+    content[end:end] = record
+    if weight:
+        name = weight.upper().encode().ljust(8)
+        place, start = 1, 176
+        while content[start + 24 : start + 32] != name:
+            _, _, has_label, n_missing = struct.unpack("<4i", content[start : start + 16])
+            start += 32
+            if has_label:
+                (size,) = struct.unpack("<i", content[start : start + 4])
+                start += 4 + size + -size % 4
+            start += 8 * abs(n_missing)
+            place += 1
+        content[76:80] = struct.pack("<i", place)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["a.sav", "a.zsav"])
+@pytest.mark.parametrize("weight", ["first", "freq", "last"])
+def test_the_weight_of_a_file_of_spss_is_proposed(tmp_path, name, weight):
+    table = {
+        "first": [1.0 + index % 3 for index in range(40)],
+        "long": ["x" * 600] * 40,
+        "q": [1.0, 2.0] * 20,
+        "freq": [1.0 + index % 7 for index in range(40)],
+        "s": ["a", "b"] * 20,
+        "person_wgt": [1 + index / 10 for index in range(40)],
+        "last": [1.0, 2.0] * 20,
+    }
+    path = write(
+        tmp_path,
+        name,
+        table,
+        labels={"q": {1: "yes"}},
+        missing_values={"q": {"lo": 7, "hi": 8, "value": 9}},
+        variable_labels={"q": "Taxes?", "first": "Weights"},
+    )
+    assert draft(path).likely_weight == "person_wgt"
+    extend(path, weight=weight)
+    drafted = draft(path)
+    assert drafted.likely_weight == weight
+    assert weight not in drafted.schema.names
+    assert sum("--weight" in note for note in drafted.notes) == 2
+    named = draft(path, weight="person_wgt", sample=None)
+    assert weight in named.schema.names or weight == "last"
+    assert read(path) == table
+
+
+def test_a_weight_that_the_header_misplaces_is_none(tmp_path):
+    path = write(tmp_path, "a.sav", {"q": [1.0, 2.0], "s": ["a", "b"]})
+    for place in (-1, 2, 3, 10**9):
+        content = bytearray(path.read_bytes())
+        content[76:80] = struct.pack("<i", place)
+        path.write_bytes(content)
+        assert draft(path).likely_weight is None
+
+
+def test_multiple_response_sets_are_noted(tmp_path):
+    columns = {name: [1.0, 0.0] * 4 for name in ("tv", "radio", "q", "first", "second")}
+    path = write(tmp_path, "a.sav", columns)
+    sets = b"$media=D1 1 10 Media used tv radio\n$reg=C 7 Regions first second\n"
+    extend(path, struct.pack("<4i", 7, 7, 1, len(sets)) + sets)
+    found = [note for note in draft(path).notes if "multiple-response" in note]
+    assert len(found) == 2
+    assert all(
+        word in found[0] for word in ("'tv', 'radio'", "$media", "'Media used'", "1 is counted")
+    )
+    assert all(word in found[1] for word in ("'first', 'second'", "$reg", "'Regions'"))
+    assert "counted" not in found[1]

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pmflib.core.errors import ConfigError
 from pmflib.core.texts import show_text
-from pmflib_flows.commands.live_model import SAID, publish_answer
+from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, check_request, publish_answer
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 
 
@@ -29,32 +28,20 @@ def impute(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Output file, .csv or .parquet, or a folder of Parquet files."),
+        typer.Option(help=OUTPUT_HELP),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed. Default: that of the pipeline.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Impute missing answers with draws from the live model; writes every row once per draw, as Parquet."""
-    from pmflib.ingest.source_paths import check_output, make_absolute
+    """Impute missing answers with draws from the live model; writes every row once per draw."""
+    from pmflib.ingest.source_paths import make_absolute
     from pmflib.scoring.accounts import describe_unknown
-    from pmflib.scoring.outputs import check_output_folder
-    from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import impute_flow
 
     checked = load_pipeline(config)
-    if output is not None and output.suffix:
-        check_suffix(output)
-    elif output is not None:
-        check_output_folder(output)
-    if output is not None:
-        paths = [*checked.source_paths, data] if data else checked.source_paths
-        check_output(paths, output, checked.source.suffixes)
-    if keep and not (checked.source.layout == "wide" and checked.source.sample is None):
-        raise ConfigError(
-            "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
-        )
+    check_request(checked, data, keep, output)
     with progress_shown(as_json):
         reference = impute_flow(
             str(config),
@@ -63,7 +50,7 @@ def impute(
             columns=tuple(keep.split(",")) if keep else (),
             seed=seed,
         )
-    answer = publish_answer(checked, reference, output, rows_per_sample=draws)
+    answer = publish_answer(checked, reference, output, data)
     answer["draws"] = draws
     if as_json:
         print_json(answer)

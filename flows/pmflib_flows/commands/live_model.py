@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent")
 """Keys of an account that are described in sentences."""
+OUTPUT_HELP = (
+    "Output file, .csv, .parquet, .sav, .zsav (SPSS) or .dta (Stata), or a folder of Parquet files."
+)
+"""Help of the option that names the output."""
 
 
 def score(
@@ -50,7 +54,7 @@ def score(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Output file, .csv or .parquet, or a folder of Parquet files."),
+        typer.Option(help=OUTPUT_HELP),
     ] = None,
     sample: Annotated[
         str | None, typer.Option(help="With --model: column with the sample identifier.")
@@ -164,16 +168,43 @@ def _score_live(
             keep=tuple(name for name in names if name not in columns),
             columns=tuple(columns),
         )
-    return publish_answer(checked, reference, output, is_joined=bool(questions))
+    return publish_answer(checked, reference, output, data, is_joined=bool(questions))
+
+
+def check_request(
+    config: PipelineConfig, data: str | None, keep: str | None, output: Path | None
+) -> None:
+    """Check, before hours of work, the columns to copy and the output of a command on samples.
+
+    Raises
+    ------
+    ConfigError
+        If columns are to be copied of samples with identifiers, or the output exists and holds something else.
+    """
+    from pmflib.ingest.source_paths import check_output
+    from pmflib.scoring.outputs import check_output_folder
+    from pmflib.store.table_files import check_suffix
+
+    if output is not None and output.suffix:
+        check_suffix(output)
+    elif output is not None:
+        check_output_folder(output)
+    if output is not None:
+        paths = [*config.source_paths, data] if data else config.source_paths
+        check_output(paths, output, config.source.suffixes)
+    if keep and not (config.source.layout == "wide" and config.source.sample is None):
+        raise ConfigError(
+            "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
+        )
 
 
 def publish_answer(
     config: PipelineConfig,
     reference: Reference,
     output: Path | None,
+    data: str | None,
     *,
     is_joined: bool = False,
-    rows_per_sample: int = 1,
 ) -> dict[str, Any]:
     """Write results on samples to the requested location.
 
@@ -185,20 +216,22 @@ def publish_answer(
         Reference to the results in the store.
     output
         File or folder; None leaves the results in the store.
+    data
+        New samples; None for those of the pipeline.
     is_joined
         Whether the results are one table, as for answers to questions.
-    rows_per_sample
-        Number of rows per sample.
 
     Returns
     -------
     The account, with the paths of the parts and the output.
     """
+    from pmflib.scoring.described_columns import describe_columns
     from pmflib.scoring.outputs import mark_files, publish_parts
     from pmflib.store.exports import remember_export
     from pmflib.store.file_digests import fetch_all
+    from pmflib.store.statistics_output import WRITTEN
     from pmflib.store.table_files import hold_output, join_files
-    from pmflib_tasks.stage import open_store
+    from pmflib_tasks.stage import load_schema, open_store
 
     store = open_store(config)
     entry = store.find(reference.identity)
@@ -206,11 +239,15 @@ def publish_answer(
     folder = fetch_all(store.locate(reference))
     answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
     if output is not None:
+        described = {}
+        if output.suffix.lower() in WRITTEN:
+            raw = (*config.source_paths, data)
+            described = describe_columns(load_schema(config), raw, config.source)
         with hold_output(output):
             if is_joined:
-                join_files(folder, output)
+                join_files(folder, output, described=described)
             else:
-                answer |= publish_parts(folder, output, entry.summary["samples"] * rows_per_sample)
+                answer |= publish_parts(folder, output, entry.summary["samples"], described)
             paths = [output.parent / name for name in mark_files(output)]
             remember_export(store, reference.kind, output, paths)
         answer["output"] = str(output)

@@ -13,12 +13,12 @@ from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_j
 
 def quarantine(
     config: ConfigPath,
-    output: Annotated[Path, typer.Option(help="Output file, .parquet or .csv.")] = Path(
-        "quarantine.parquet"
-    ),
+    output: Annotated[
+        Path, typer.Option(help="Output file, .parquet, .csv, .sav, .zsav or .dta.")
+    ] = Path("quarantine.parquet"),
     as_json: AsJson = False,
 ) -> None:
-    """Write the rows that do not fit the schema to a Parquet or CSV file: file, row, reason, column and raw text."""
+    """Write the rows that do not fit the schema to a file: file, row, reason, column and raw text."""
     from pmflib.ingest.dataset.quarantine import export_quarantine
     from pmflib.ingest.source_paths import check_output
     from pmflib.store.exports import remember_export

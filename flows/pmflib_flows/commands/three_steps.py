@@ -57,7 +57,7 @@ def three_steps(
         typer.Option(help="Reference class for comparisons.", show_default="the largest"),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Output file for all estimates, .csv or .parquet.")
+        Path | None, typer.Option(help="Output file for all estimates, as for pmf score.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

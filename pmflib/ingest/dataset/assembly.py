@@ -21,7 +21,7 @@ from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
 from pmflib.core.errors import SchemaError, SourceError, StoreError
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import Account, StepSummary
-from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, make_keys
+from pmflib.ingest.dataset.identifiers import hash_identifiers
 from pmflib.ingest.dataset.quarantine import (
     QUARANTINE,
     QUARANTINE_HASHES,
@@ -30,7 +30,8 @@ from pmflib.ingest.dataset.quarantine import (
     QuarantineWriter,
     raw_text,
 )
-from pmflib.ingest.dataset.sample_weights import assign_unit_folds, find_decimals
+from pmflib.ingest.dataset.sample_folds import find_folds, hash_samples
+from pmflib.ingest.dataset.sample_weights import find_decimals
 from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, Spill, find_levels
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.schema import MISSING, Schema
@@ -45,7 +46,6 @@ def assemble_samples(
     source_config: SourceOptions,
     policy: SchemaOptions,
     *,
-    n_buckets: int,
     n_folds: int,
     folder: Path,
     since: float = -math.inf,
@@ -68,9 +68,9 @@ def assemble_samples(
         see `make_keys`.
     schema, source_config, policy
         The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
-    n_buckets, n_folds
-        Numbers of buckets of the spills, and of folds. Samples of bucket b are in fold b % n_folds, or in the fold of
-        their sampling unit.
+    n_folds
+        Number of folds, of which the number of buckets of the spills is a multiple: samples of bucket b are in fold
+        b % n_folds, or in the fold of their sampling unit.
     folder
         Output folder, created if necessary, for ``samples`` (sparse if less than ``SPARSE_BELOW`` is observed) and
         ``quarantine.parquet``.
@@ -154,9 +154,7 @@ def assemble_samples(
     samples = SampleWriter(folder / "samples", schema, sparse=sparse, weight_decimals=decimals)
     if block.n_rows:
         units = None if rows.units is None else rows.units[drawn]
-        folds = (find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)).astype(np.int64)
-        if units is not None:
-            folds = assign_unit_folds(units, n_folds)
+        folds = find_folds(hash_samples(hashes, units), n_folds)
         replicates = None if rows.replicates is None else rows.replicates[kept]
         counts = np.column_stack(sizes)
         samples.append(block, folds, origins, identifiers, counts, units, replicates)

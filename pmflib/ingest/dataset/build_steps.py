@@ -17,6 +17,7 @@ from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.log_names import NAMES_FILE, LogNames, narrow_schema
 from pmflib.ingest.dataset.long import spill_long
+from pmflib.ingest.dataset.sample_folds import seed_file
 from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.ingest.dataset.spills import read_spill_list, write_levels
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
@@ -169,9 +170,7 @@ def encode_file(part: FilePart, job: BuildJob) -> Entry:
             job.source,
             job.policy,
             n_folds=job.n_folds,
-            # equal rows of different files get unrelated folds, and a file that has grown keeps its folds, so that no
-            # model is evaluated on rows that an earlier one was fitted to
-            seed=int.from_bytes(hashlib.sha256(source.name.encode()).digest()[:8]),
+            seed=seed_file(source.name),
             folder=folder,
             on_rows=partial(report_count, job.topic),
             chunk=part.chunk,
@@ -268,7 +267,6 @@ def _build_samples(
             job.schema,
             job.source,
             job.policy,
-            n_buckets=job.n_buckets,
             n_folds=job.n_folds,
             folder=folder,
             since=job.since,

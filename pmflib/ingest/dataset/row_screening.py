@@ -86,7 +86,7 @@ class Screen:
     config, policy
         Layout of the file, and policy for rows that do not fit.
     quarantine
-        Writer for quarantined rows; the caller closes it.
+        Writer for quarantined rows, which the caller closes; None discards them.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Screen:
         source: Source,
         config: SourceOptions,
         policy: SchemaOptions,
-        quarantine: QuarantineWriter,
+        quarantine: QuarantineWriter | None,
     ) -> None:
         self.account = Account()
         self._source = source
@@ -141,9 +141,10 @@ class Screen:
         reasons: Counter[str] = Counter()
         for broken in self._list_broken(raw, decisions, variable_of):
             self._refuse(broken)
-            self._quarantine.add(
-                self._source.name, broken.number, broken.reason, broken.column, broken.raw
-            )
+            if self._quarantine is not None:
+                self._quarantine.add(
+                    self._source.name, broken.number, broken.reason, broken.column, broken.raw
+                )
             reasons[broken.reason] += 1
         kept = np.flatnonzero(decisions.fits)
         n_rows = raw.batch.num_rows + len(raw.ragged)

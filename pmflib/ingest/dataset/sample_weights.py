@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
-from pmflib.core.hashing import assign_folds, mix_hashes
+from pmflib.core.hashing import mix_hashes
 from pmflib.core.texts import abridge_names
 from pmflib.core.weights import LARGEST, LARGEST_ERROR, MOST_DECIMALS
 from pmflib.core.weights import find_decimals as choose_decimals
@@ -97,11 +97,6 @@ def read_units(
         found.append(mix_hashes(texts.hashes ^ mix_hashes(found[-1])))
     strata = found[1] if config.stratum is not None else found[0]
     return np.column_stack([strata, found[-1]]).view(np.int64)
-
-
-def assign_unit_folds(units: IntArray, n_folds: int) -> IntArray:
-    """Fold of each sample by its sampling unit, independent of the file: int64 of shape (n_rows,)."""
-    return assign_folds(units[:, 1].view(np.uint64), n_folds)
 
 
 def name_replicates(sources: Sequence[Source], config: SourceOptions) -> SourceOptions:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.core.hashing import assign_folds
+from pmflib.core.hashing import HashArray, mix_hashes
 from pmflib.core.texts import list_near
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary
@@ -23,8 +23,8 @@ from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.dataset.identifiers import Identifiers, as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
+from pmflib.ingest.dataset.sample_folds import find_folds, hash_samples
 from pmflib.ingest.dataset.sample_weights import (
-    assign_unit_folds,
     find_decimals,
     list_design_columns,
     read_replicate_columns,
@@ -101,11 +101,9 @@ def encode_wide(
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
-        for rows in _encode_rows(source, schema, source_config, encoder, screen, on_rows, chunk):
+        for rows in encode_rows(source, schema, source_config, encoder, screen, on_rows, chunk):
             level_counts += encoder.count_levels(rows.codes)
-            folds = assign_folds(rows.numbers, n_folds, seed)
-            if rows.units is not None:
-                folds = assign_unit_folds(rows.units, n_folds)
+            folds = find_folds(rows.hash_samples(seed), n_folds)
             block = DenseBlock(rows.codes, rows.weights)
             samples.append(block, folds, rows.numbers, units=rows.units, replicates=rows.replicates)
     np.save(folder / LEVEL_COUNTS, level_counts)
@@ -168,7 +166,7 @@ def spill_wide(
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(index)}
-        for rows in _encode_rows(
+        for rows in encode_rows(
             source, schema, source_config, encoder, screen, on_rows, chunk, erased
         ):
             assert rows.identifiers is not None
@@ -188,15 +186,35 @@ def spill_wide(
 
 
 @dataclass(frozen=True)
-class _EncodedRows:
-    """Valid rows of a batch, at least one: codes, row numbers, identifiers and sampling design."""
+class EncodedRows:
+    """Valid rows of a batch, at least one.
 
+    Parameters
+    ----------
+    raw, kept
+        The batch, and the positions of these rows in it, int64.
+    codes
+        Codes of shape (n_kept, n_variables).
+    numbers
+        Row numbers in the file, int64.
+    identifiers, weights, units, replicates
+        Identifiers and sampling design; None if the source names none.
+    """
+
+    raw: RawRows
+    kept: IntArray
     codes: IntArray
     numbers: IntArray
     identifiers: Identifiers | None
     weights: FloatArray | None
     units: IntArray | None
     replicates: IntArray | None
+
+    def hash_samples(self, seed: int) -> HashArray:
+        """Hash the samples for their folds, with the seed of the file: see `pmflib.ingest.dataset.sample_folds`."""
+        ids = self.identifiers
+        hashes = mix_hashes(self.numbers, seed) if ids is None else ids.hashes
+        return hash_samples(hashes, self.units)
 
 
 def _list_columns(schema: Schema, config: SourceOptions) -> list[str]:
@@ -205,16 +223,16 @@ def _list_columns(schema: Schema, config: SourceOptions) -> list[str]:
     return list(dict.fromkeys([*schema.columns, *named, *list_design_columns(config)]))
 
 
-def _encode_rows(
+def encode_rows(
     source: Source,
     schema: Schema,
     config: SourceOptions,
     encoder: WideEncoder,
     screen: Screen,
-    on_rows: Callable[[int], None] | None,
-    chunk: FileChunk | None,
+    on_rows: Callable[[int], None] | None = None,
+    chunk: FileChunk | None = None,
     erased: ErasedSamples | None = None,
-) -> Iterator[_EncodedRows]:
+) -> Iterator[EncodedRows]:
     """Encode a file batch by batch; the screen receives rows that do not fit."""
     columns, decimals = _list_columns(schema, config), find_decimals(schema, config)
     coded = [name for name in schema.coded_columns if name != config.sample]
@@ -233,7 +251,9 @@ def _encode_rows(
         units = read_units(raw, columns, config, decisions)
         kept, codes = encoder.encode(raw, decisions, screen)
         if kept.size:
-            yield _EncodedRows(
+            yield EncodedRows(
+                raw,
+                kept,
                 codes,
                 raw.rows[kept],
                 None if identifiers is None else identifiers.take(kept),

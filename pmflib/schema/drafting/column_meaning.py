@@ -59,6 +59,11 @@ _REPLICATE_NAMES = re.compile(
     r"^(w_?fstu?r(wt)?|brr(wt|_?w)?|jk_?(w|rep)|rep_?(wt|wgt|w|weight)|srwt|wt_?rep|bs_?w|boot(wt|_?w)?|[ph]?wgtp)_?\d+$"
 )
 """Numbered names of replicate weights in PISA, NAEP, TIMSS, MEPS, censuses and others."""
+_DESIGN_NAMES = {
+    "stratum": re.compile(r"(^|_)[vp]?strat(um|a|id)?(_p)?\d*$|^(sdmvstra|varstr|_ststr|sest)$"),
+    "psu": re.compile(r"(^|_)(v|p|mv|sdmv|var)?psu(_?id|_p)?\d*$|^secu$"),
+}
+"""Names of strata and sampling units in NHANES, GSS, ESS, MEPS, BRFSS, NSFG and others, by the option of each."""
 _DIAGNOSES = frozenset("icd diag diagnosis diagnoses".split())
 
 
@@ -151,6 +156,16 @@ def is_replicate(name: str, value_counts: ValueCounts, numbers: Numbers) -> bool
     counts = np.array([value_counts.counts[text] for text in numbers], np.float64)
     values = np.array(list(numbers.values()))
     return bool(counts[values >= 0].sum() >= LEAST_POSITIVE * counts.sum())
+
+
+def note_design(names: Iterable[str]) -> list[str]:
+    """Note the columns that are named like the strata or the sampling units of a survey."""
+    notes = []
+    for option, pattern in _DESIGN_NAMES.items():
+        if found := [name for name in names if pattern.search(name.lower())]:
+            about = f"named like the {option} of a survey, which standard errors need"
+            notes.append(f"{list_some(found)}: {about}; name it by --{option} (source.{option})")
+    return notes
 
 
 def find_nominal_numbers(name: str, numbers: Numbers, counts: Mapping[str, int]) -> str:

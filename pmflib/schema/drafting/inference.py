@@ -119,6 +119,8 @@ PYTHON = Remedies(
 """Remedies for drafts in Python."""
 WEIGHT_NOTE = "left out: a weight of samples"
 """Beginning of notes on columns that look like weights."""
+DECLARED_WEIGHT = "by which the file weights its cases"
+"""Reason for the weight that a file declares."""
 REPLICATE_NOTE = "left out: a replicate weight"
 """Beginning of notes on columns that look like replicate weights."""
 

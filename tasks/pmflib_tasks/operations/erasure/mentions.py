@@ -16,14 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pmflib.core.errors import PmfError
 from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
+from pmflib.ingest.options import make_source
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.source_paths import escape_text
+from pmflib.ingest.sources import find_sources
+from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Store
 from pmflib.store.exports import Export, list_exports
 from pmflib.store.run_records import list_pages
+from pmflib.store.statistics_output import WRITTEN
 
 NAMES_AT_ONCE = 200
 """Number of identifiers per regular expression; more would exceed the memory limit of RE2."""
-SEARCHED = (".parquet", ".html", ".csv")
+SEARCHED = (".parquet", ".html", ".csv", *WRITTEN)
 """Suffixes of exported files with texts; others are pictures."""
 AROUND = 60
 """Number of characters shown before and after an identifier."""
@@ -135,14 +142,14 @@ def find_in_export(export: Export, names: Names) -> list[Mention]:
     found: list[Mention] = []
     for path in map(Path, export.files):
         try:
-            if path.suffix == ".parquet":
+            if path.suffix in (".parquet", *WRITTEN):
                 found += _search(str(path), _read_rows(path), names)
             elif path.suffix in SEARCHED:
                 text = path.read_text("utf-8", "replace")
                 lines = _split_page(text) if path.suffix == ".html" else text.splitlines()
                 # the first line of a table is its header
                 found += _search(str(path), enumerate(lines, int(path.suffix == ".html")), names)
-        except (OSError, pa.ArrowInvalid):
+        except (OSError, pa.ArrowInvalid, PmfError):
             continue
     return found
 
@@ -153,17 +160,27 @@ def _split_page(text: str) -> list[str]:
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Row numbers and texts of a table."""
+    """Row numbers and texts of a table; identifiers may be numbers in files of SPSS and Stata."""
     number = 0
-    for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, use_threads=False):
+    for batch in _read_batches(path):
         columns = [
-            column.cast(pa.string()).to_pylist()
-            for column in batch.columns
-            if _holds_text(column.type)
+            [None if value is None else as_text(value) for value in column.to_pylist()]
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            if _holds_text(column.type) or name == "sample"
         ]
         for row in zip(*columns, strict=True):
             number += 1
             yield number, ",".join(text for text in row if text is not None)
+
+
+def _read_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    if path.suffix == ".parquet":
+        yield from pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, use_threads=False)
+        return
+    config = make_source({"path": str(path), "layout": "wide"})
+    (source,) = find_sources(escape_text(str(path)))
+    for raw in read_rows(source, config, read_columns(source, config)):
+        yield raw.batch
 
 
 def _holds_text(dtype: pa.DataType) -> bool:

@@ -1,0 +1,62 @@
+"""Command that hands on the counts of a pipeline: counts export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmflib.core.errors import StoreError
+from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+
+counts = typer.Typer(
+    help="Hand on the counts of a pipeline without its rows.", add_completion=False
+)
+
+
+@counts.command()
+def export(
+    config: ConfigPath,
+    output: Annotated[Path, typer.Option(help="Output file.")] = Path("site.counts"),
+    minimum: Annotated[
+        int,
+        typer.Option(
+            help="Smallest number of rows that a cell may show; above 1, counts are rounded at random to multiples."
+        ),
+    ] = 1,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            envvar="PMF_COUNTS_SEED",
+            help="Secret for the rounding: the same counts and seed give the same file. Default: drawn.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the counts of pairs of the last complete run, without rows, to a file for a model of several sites.
+
+    The recipient adds up such files with `pmflib.read_counts`. Tell the printed digest by another way than the file.
+    """
+    from pmflib.counting.pair_counts import PairCounts
+    from pmflib.counting.stored_tables import PAIRS
+    from pmflib.ingest.source_paths import check_output
+    from pmflib.store.exports import remember_export
+    from pmflib.store.run_records import find_last_run
+    from pmflib_tasks.stage import open_store
+
+    checked = load_pipeline(config)
+    check_output(checked.source_paths, output, checked.source.suffixes)
+    store = open_store(checked)
+    run = find_last_run(store, checked.name)
+    if run is None:
+        raise StoreError(f"pipeline {checked.name!r} has no complete run yet; `pmf run` makes one")
+    own = PairCounts.load(store.locate(run.stages["counts"]) / PAIRS)
+    digest = own.export(output, minimum, seed=seed)
+    remember_export(store, "counts", output, [output])
+    n_rows = int(own.n_rows.sum())
+    if as_json:
+        print_json({"path": str(output), "rows": n_rows, "minimum": minimum, "digest": digest})
+        return
+    shown = f"in cells of {minimum:,} and more" if minimum > 1 else "exact"
+    out.print(f"Wrote counts of {n_rows:,} rows to {output}, {shown}; digest {digest}")
