@@ -61,7 +61,8 @@ def rake_dataset(
 
     Returns
     -------
-    Account of the rows with the sums of the raked weights, plain JSON types.
+    Account of the rows with the sums of the raked weights, plain JSON types; "raking" has the smallest and largest
+    factor, and for each level its share in the population, and in the samples with a value before and after.
 
     Raises
     ------
@@ -108,17 +109,28 @@ def rake_dataset(
         raking = replace(raking, by_replicate=total * factors)
         method, factors_of = f"raked {made.method}", made.refit_factors.tolist()
         replicates = asdict(replace(made, strata=None, method=method)) | {"factors": factors_of}
-    found = map_items(client, _sum_raked, groups, raking, decimals)
-    of_block = dict(zip(map(id, blocks), (sums for part in found for sums in part), strict=True))
+    weights = (x for part in map_items(client, _sum_raked, groups, raking, decimals) for x in part)
     for place, layer in enumerate(layers):
-        weighed = tuple(replace(block, weights=of_block[id(block)]) for block in layer.blocks)
+        weighed = tuple(replace(block, weights=next(weights)) for block in layer.blocks)
         layers[place] = replace(layer, blocks=weighed)
     files, origin = list_file_steps(store, dataset), content["origin"]
     write_layers(folder, layers, content["account"], files, origin, {"replicates": replicates})
     raking.write(folder / RAKING)
     after = add_sums(block for layer in layers for block in layer.blocks)
     assert after is not None
-    return {**content["account"], "weights": after.to_json()}
+    levels = []
+    for margin, of_cells in zip(margins, cells.T, strict=True):
+        shares = [margin.shares.ravel()]
+        for weights_of in (sums[:, 0], sums[:, 0] * raking.factors):
+            found = np.bincount(of_cells, weights_of, margin.shares.size + 1)[:-1]
+            shares.append(found / found.sum())
+        names = map(margin.name_cell, range(margin.shares.size))
+        levels += [
+            [name, *each] for name, each in zip(names, np.stack(shares, 1).tolist(), strict=True)
+        ]
+    range_of = [float(whole.factors.min()), float(whole.factors.max())]
+    facts = {"levels": levels, "factors": range_of}
+    return {**content["account"], "weights": after.to_json(), "raking": facts}
 
 
 def _sum_cells(

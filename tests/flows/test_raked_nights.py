@@ -11,6 +11,8 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.store.run_records import find_last_run, find_live
 from pmflib_flows.crowd import crowd_flow
 from pmflib_tasks.operations.planning import PlannedWorkers, plan_run
+from pmflib_tasks.report.page import render_page
+from pmflib_tasks.report.run_report import gather_report
 from tests.factories import call_command
 from tests.flows.nights import Nights, draw_ratings, make_movies
 
@@ -67,6 +69,21 @@ def test_nights__new_samples_are_raked_with_the_others(nights, tmp_path, monkeyp
     assert nights.run()["outcome"] in ("unchanged", "kept", "promoted")
     again = find_stages(nights)
     assert all(again[name] == second[name] for name in ("encoded", "dataset", "counts"))
+
+
+def test_report__has_the_shares_before_and_after(nights):
+    found = gather_report(nights.store, "pipeline", 1)
+    names, known, before, after = zip(*found.data.raking["levels"], strict=True)
+    assert names == tuple(f"v0={level}" for level in range(5))
+    np.testing.assert_allclose(known, list(SHARES["v0"].values()))
+    np.testing.assert_allclose(after, known)
+    counted = np.bincount(draw_ratings(300, 4)[:, 0] + 1, minlength=6)[1:]
+    np.testing.assert_allclose(before, counted / counted.sum())
+    # of a single margin, a factor is the ratio of the shares, but for samples without a value
+    low, high = found.data.raking["factors"]
+    ratios = np.divide(after, before)
+    assert (low, high) == pytest.approx((min(1, ratios.min()), max(1, ratios.max())))
+    assert "Known margins" in render_page(found)
 
 
 def test_nights__without_margins_again_the_counts_are_those_of_the_samples(nights):
