@@ -47,10 +47,12 @@ if TYPE_CHECKING:
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
     from pmflib.fitting.three_steps import class_regression, distal_outcome
     from pmflib.fitting.traits import fit_traits
+    from pmflib.fitting.transitions import fit_transitions
     from pmflib.fitting.weighing import weigh_model
     from pmflib.model import JointPMF, questions
     from pmflib.model.recommending import measure_recommendations, recommend
     from pmflib.schema import Schema, Variable
+    from pmflib.schema.waves import spread_waves
     from pmflib.scoring.file_scoring import score_file
     from pmflib.solvers.numeric.pooling import pool
 
@@ -91,6 +93,7 @@ __all__ = [
     "fit_item_responses",
     "fit_replicates",
     "fit_traits",
+    "fit_transitions",
     "fit_triples",
     "likelihood_ratio_test",
     "measure_recommendations",
@@ -104,6 +107,7 @@ __all__ = [
     "score_file",
     "select_nmf_rank",
     "select_rank",
+    "spread_waves",
     "standard_errors",
     "weigh_model",
 ]
@@ -144,6 +148,7 @@ _HOMES = {
     "fit_item_responses": "pmflib.fitting.item_responses",
     "fit_replicates": "pmflib.fitting.replicates",
     "fit_traits": "pmflib.fitting.traits",
+    "fit_transitions": "pmflib.fitting.transitions",
     "fit_triples": "pmflib.fitting.from_counts",
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",
     "measure_recommendations": "pmflib.model.recommending",
@@ -156,6 +161,7 @@ _HOMES = {
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",
     "select_rank": "pmflib.fitting.ranks.by_pairs",
+    "spread_waves": "pmflib.schema.waves",
     "standard_errors": "pmflib.fitting.standard_errors",
     "weigh_model": "pmflib.fitting.weighing",
 }

@@ -27,6 +27,7 @@ from pmflib_flows.commands.live_model import score
 from pmflib_flows.commands.models import models, promote, rollback
 from pmflib_flows.commands.plan import plan
 from pmflib_flows.commands.query import query
+from pmflib_flows.commands.recommend import recommend
 from pmflib_flows.commands.rejects import quarantine
 from pmflib_flows.commands.report import report
 from pmflib_flows.commands.run import demo, run, status
@@ -47,7 +48,7 @@ app = typer.Typer(
 )
 GROUPS: dict[str, tuple[Callable[..., object], ...]] = {
     "Start": (demo, infer, check, run, status),
-    "Ask": (query, score, impute, three_steps, report),
+    "Ask": (query, score, impute, recommend, three_steps, report),
     "Labels": (crowd,),
     "Operate": (
         models,

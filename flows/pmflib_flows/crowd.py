@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pmflib.cluster.workers import share_workers
+from pmflib.core.errors import ConfigError
 from pmflib.crowd.pipeline.summaries import LabelSummary
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
@@ -43,6 +44,10 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
     Facts for display: locations of labels and workers, findings, rows read and rejected.
     """
     checked = load_config(config)
+    if checked.margins.are_known:
+        raise ConfigError(
+            "margins are given, but tasks of a label log have no weights; remove section margins"
+        )
     with (
         record_run(checked, "labels") as run,
         share_workers(checked.cluster, alone=is_small_night(checked)) as address,

@@ -11,6 +11,7 @@ from typing import Any
 
 from pmflib.cluster.workers import share_workers
 from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.ingest.dataset.file_accounts import find_summary
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_run_of, list_records
 from pmflib_flows.pipeline_flow import pipeline_flow
@@ -27,6 +28,7 @@ from pmflib_tasks.operations.planning import check_run_width
 from pmflib_tasks.pool import fit_pooled, pool
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.quality import check_quality, read_findings
+from pmflib_tasks.rake import rake
 from pmflib_tasks.refine import refine
 from pmflib_tasks.refit import plan_refit
 from pmflib_tasks.select import select, settle
@@ -39,7 +41,7 @@ def ingest_flow(config: str) -> Reference:
     """Encode the sources of a pipeline configuration file into partitions."""
     checked = load_config(config)
     with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
-        return ingest(checked, address, base=find_base(checked).get("dataset"))
+        return ingest(checked, address, base=find_encoded(find_base(checked)))
 
 
 @pipeline_flow(name="marginals")
@@ -47,10 +49,9 @@ def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
     with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
-        check_run_width(checked, load_schema(checked))
-        base = find_base(checked)
-        dataset = ingest(checked, address, base=base.get("dataset"))
-        return count(checked, dataset, address, name_counted(base))
+        stages: dict[str, Reference] = {}
+        run_to_counts(checked, address, stages)
+        return stages["counts"]
 
 
 @pipeline_flow(name="fit")
@@ -120,9 +121,14 @@ def find_base(config: PipelineConfig) -> dict[str, Reference]:
     return {} if last is None else last.stages
 
 
+def find_encoded(base: dict[str, Reference]) -> Reference | None:
+    """Return the dataset of an earlier run as it was encoded, before raking; None if there is none."""
+    return base.get("encoded", base.get("dataset"))
+
+
 def name_counted(base: dict[str, Reference]) -> tuple[Reference, Reference] | None:
-    """Return the dataset of an earlier run and its counts; None if there is none."""
-    return (base["dataset"], base["counts"]) if base else None
+    """Return the dataset of an earlier run and its counts; None if there is none, or its weights were raked."""
+    return (base["dataset"], base["counts"]) if base and "encoded" not in base else None
 
 
 def run_to_counts(
@@ -131,7 +137,13 @@ def run_to_counts(
     """Run the stages from new data to counts; references are added as stages are reached."""
     check_run_width(config, load_schema(config))
     base = find_base(config)
-    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
+    dataset = stages["dataset"] = ingest(config, address, base=find_encoded(base), rehash=rehash)
+    if config.margins.are_known:
+        refuse_empty(DatasetAccount.from_json(find_summary(open_store(config), dataset)))
+        stages["encoded"] = dataset
+        dataset = stages["dataset"] = rake(config, dataset, address)
+        # factors depend on all samples, and weights of all change with them
+        base = {}
     stages["counts"] = count(config, dataset, address, name_counted(base))
 
 

@@ -1,9 +1,12 @@
-"""Flows that apply the live model to samples: predictions, answers to questions, and imputation."""
+"""Flows that apply the live model to samples: predictions, answers to questions, imputation and recommendations."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from pmflib.cluster.workers import share_workers
 from pmflib.core.errors import StoreError
+from pmflib.core.options import Recommendations
 from pmflib.ingest.options import DESIGN_OPTIONS
 from pmflib.model.score_tables import ScoreOptions
 from pmflib.scoring.parts import soften_policy
@@ -15,6 +18,7 @@ from pmflib_tasks.answer import answer
 from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.impute import impute
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.recommend import recommend
 from pmflib_tasks.reference import reference
 from pmflib_tasks.score import score, score_files
 from pmflib_tasks.small_runs import is_small
@@ -123,13 +127,61 @@ def impute_flow(
     options = draws, checked.seed if seed is None else seed, number
     dataset: Reference | None = _choose_samples(store, last, made)
     with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
-        checked = _name_data(checked, data)
-        if checked.source.layout == "wide" and checked.source.sample is None:
-            dataset = None
-        elif data:
-            dataset = _ingest_data(checked, address)
+        checked, dataset = _take_data(checked, dataset, data, address)
         is_new = bool(data) and dataset is not None
         return impute(checked, dataset, live, training, *options, columns, address, is_new)
+
+
+@pipeline_flow(name="recommend")
+def recommend_flow(
+    config: str, options: dict[str, Any], data: str = "", columns: tuple[str, ...] = ()
+) -> Reference:
+    """Recommend items to samples with the live model.
+
+    Parameters
+    ----------
+    config
+        Path of a pipeline configuration file.
+    options
+        Fields of `pmflib.core.options.Recommendations`.
+    data, columns
+        As for `score_flow`.
+
+    Returns
+    -------
+    Reference to the recommendations.
+
+    Raises
+    ------
+    StoreError
+        If the pipeline has no live model yet, or the counts of the run that made it are missing.
+    """
+    checked, requested = load_config(config), Recommendations(**options)
+    store = open_store(checked)
+    last, live, made = _find_live_run(store, checked.name)
+    if made is None or store.find(made.stages["counts"].identity) is None:
+        raise StoreError(
+            f"the counts of the run that made the live model of {checked.name!r} are not in the store any more; "
+            "`pmf run` makes both"
+        )
+    counts, number = made.stages["counts"], made.number
+    dataset: Reference | None = _choose_samples(store, last, made)
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
+        checked, dataset = _take_data(checked, dataset, data, address)
+        is_new = bool(data) and dataset is not None
+        return recommend(
+            checked, dataset, live, counts, requested, number, columns, address, is_new
+        )
+
+
+def _take_data(
+    config: PipelineConfig, dataset: Reference | None, data: str, address: str
+) -> tuple[PipelineConfig, Reference | None]:
+    """Take new files, if any are given, in place of a dataset; None for wide rows without identifiers."""
+    config = _name_data(config, data)
+    if config.source.layout == "wide" and config.source.sample is None:
+        return config, None
+    return config, _ingest_data(config, address) if data else dataset
 
 
 def _find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRecord | None]:

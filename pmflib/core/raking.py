@@ -94,6 +94,30 @@ def rake_cells(
     return Raked(np.clip(raw, low, high), gaps, worst)
 
 
+def find_levels(
+    codes: IntArray, positions: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
+) -> IntArray:
+    """Find the cell of each row in the table of each margin.
+
+    Parameters
+    ----------
+    codes
+        Integers of shape (n_rows, n_variables); -1 is missing.
+    positions, shapes
+        Variables of each margin, and their numbers of levels.
+
+    Returns
+    -------
+    int64 of shape (n_rows, n_margins), in row-major order of the table; its size if a value is missing.
+    """
+    found = np.empty((len(codes), len(positions)), np.int64)
+    for place, (variables, shape) in enumerate(zip(positions, shapes, strict=True)):
+        mine = codes[:, list(variables)].astype(np.int64)
+        cells = np.ravel_multi_index(tuple(np.maximum(mine, 0).T), shape)
+        found[:, place] = np.where((mine < 0).any(axis=1), np.prod(shape), cells)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class _Side:
     """One margin of some tables.

@@ -11,7 +11,7 @@ from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import FloatArray, IntArray, check_row_order, find_row_names
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.machine import find_memory_limit
-from pmflib.core.raking import ACCEPTED, Raked, check_bounds, rake_cells
+from pmflib.core.raking import ACCEPTED, Raked, check_bounds, find_levels, rake_cells
 from pmflib.core.replicate_weights import ReplicateWeights
 from pmflib.core.survey_design import MOST_REPLICATES, SurveyDesign
 from pmflib.schema import Schema
@@ -128,16 +128,13 @@ def rake(
         raise PmfError(
             f"samples has {len(codes)} rows, and weight {drawn.n_rows}; give weights of these rows"
         )
-    cells, of_row = np.unique(find_levels(codes, found), axis=0, return_inverse=True)
+    tables = [each.positions for each in found], [each.shares.shape for each in found]
+    cells, of_row = np.unique(find_levels(codes, *tables), axis=0, return_inverse=True)
     rows = of_row.ravel()
     units = drawn.weights.units.astype(np.float64)
     sums = np.bincount(rows, units, len(cells)).astype(np.float64)[:, None]
     whole = rake_margins(sums, cells, found, bounds)
     record, matrix = drawn.reduce(MOST_REPLICATES)
-    if record.strata is not None:
-        # units in groups are known as groups alone
-        degrees = min(record.degrees, record.n_columns - int(record.strata.max()) - 1)
-        record = replace(record, degrees=max(degrees, 1))
     plan = MemoryPlan(
         "raking",
         {f"weights of {record.n_columns} replicates": 24 * len(codes) * record.n_columns},
@@ -148,26 +145,55 @@ def rake(
     by_replicate = np.empty((len(cells), record.n_columns))
     for column in range(record.n_columns):
         by_replicate[:, column] = np.bincount(rows, dense[:, column], len(cells))
-    shares = [each.shares.ravel() for each in found]
-    raked = rake_cells(by_replicate, cells, shares, bounds, whole.factors)
-    total = next((each.total for each in found if each.total is not None), None)
+    factors, record = rake_replicates(by_replicate, cells, found, bounds, whole, record)
+    total = find_total(found)
     if total is None:
         total = drawn.weights.sums.total
-    dense *= (total / by_replicate.sum(axis=0)) * raked.factors[rows]
-    if n_missed := int((raked.gaps > ACCEPTED).sum()):
-        note = f"{n_missed} of {record.n_columns} replicates cannot have all margins"
-        record = replace(record, notes=(*record.notes, note))
+    dense *= total * factors[rows]
     return RakedDesign(drawn, whole.factors[rows, 0], dense, record, total)
 
 
-def find_levels(codes: IntArray, margins: Sequence[Margin]) -> IntArray:
-    """Find the cell of each row in the table of each margin: int64 (n_rows, n_margins), the table's size if missing."""
-    found = np.empty((len(codes), len(margins)), np.int64)
-    for place, margin in enumerate(margins):
-        mine = codes[:, list(margin.positions)].astype(np.int64)
-        cells = np.ravel_multi_index(tuple(np.maximum(mine, 0).T), margin.shares.shape)
-        found[:, place] = np.where((mine < 0).any(axis=1), margin.shares.size, cells)
-    return found
+def find_total(margins: Sequence[Margin]) -> float | None:
+    """Size of the population; None if no margin was given in totals."""
+    return next((each.total for each in margins if each.total is not None), None)
+
+
+def rake_replicates(
+    sums: FloatArray,
+    cells: IntArray,
+    margins: Sequence[Margin],
+    bounds: tuple[float, float] | None,
+    whole: Raked,
+    record: ReplicateWeights,
+) -> tuple[FloatArray, ReplicateWeights]:
+    """Rake the tables of replicates.
+
+    Parameters
+    ----------
+    sums
+        float64 of shape (n_cells, n_replicates): weights of each replicate by cell.
+    cells, margins, bounds
+        As for `rake_margins`.
+    whole
+        Factors of the table of all samples, from which those of replicates start.
+    record
+        Replicate weights, in either form.
+
+    Returns
+    -------
+    Factor of each cell and replicate with which its weights sum to 1, float64 of shape (n_cells, n_replicates); and the
+    record of the raked replicates, with a note if some cannot have the margins.
+    """
+    if record.strata is not None:
+        # units in groups are known as groups alone
+        degrees = min(record.degrees, record.n_columns - int(record.strata.max()) - 1)
+        record = replace(record, degrees=max(degrees, 1))
+    shares = [each.shares.ravel() for each in margins]
+    raked = rake_cells(sums, cells, shares, bounds, whole.factors)
+    if n_missed := int((raked.gaps > ACCEPTED).sum()):
+        note = f"{n_missed} of {record.n_columns} replicates cannot have all margins"
+        record = replace(record, notes=(*record.notes, note))
+    return raked.factors / sums.sum(axis=0), record
 
 
 def rake_margins(

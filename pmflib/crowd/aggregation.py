@@ -80,8 +80,9 @@ def aggregate(
         numbers need none.
     em
         Whether passes of "dawid_skene" follow a method of co-occurrences; the published tables make ten. They start
-        from its result unless another start makes the labels clearly likelier: see
-        `pmflib.crowd.fitting.find_likeliest_start`.
+        from the votes unless its result, or another start, makes the labels clearly likelier without contradicting the
+        votes: see `pmflib.crowd.fitting.find_likeliest_start`. Where workers gave too few labels for free confusion
+        matrices, the passes are those of "auto", with a warning.
     rng
         For methods of co-occurrences: generator of the random starts, or its seed.
     classes, on_repeated, on_unknown
@@ -104,7 +105,8 @@ def aggregate(
         If the passes did not converge, and tol is above 0. Not for "mv_em", which makes ten passes by definition.
     IdentificationWarning
         If no task has two labels and no label is known: confidence then rests on assumptions about workers. Or if a
-        class has far fewer tasks in the fit than its share of the labels.
+        class has far fewer tasks in the fit than its share of the labels. Or if workers gave too few labels for a
+        method of co-occurrences.
     SchemaWarning
         If known labels are no class.
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import PairedDifference, compare_samples
 from pmflib.core.defaults import LABEL_LIMITS, Limits
@@ -43,6 +43,7 @@ from pmflib.crowd.dawid_skene import (
     OnPass,
     OpenCheckpoint,
     fit_crowd,
+    plan_shrunk,
 )
 from pmflib.crowd.e_step import (
     LabelsInMemory,
@@ -51,11 +52,13 @@ from pmflib.crowd.e_step import (
     VotedBlock,
     count_votes,
     score_states,
+    weigh_votes,
 )
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State, run_em
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel, put_workers_last
 from pmflib.solvers.crowd.class_matching import match_columns
+from pmflib.solvers.crowd.shrinkage import SHRINKAGE, measure_agreement
 
 
 def fit_labels(
@@ -111,11 +114,15 @@ def fit_labels(
         kept = start if rng is None else _refuse_collapsed(source, start)
         return State(kept, converged=True), "" if kept is start else COLLAPSED
     kind, reason = plan.annotator_model, ""
+    if start is not None and rng is not None and not has_enough_labels(source, plan.limits):
+        warnings.warn(TOO_FEW_LABELS, IdentificationWarning, stacklevel=4)
+        plan, start = plan_shrunk(plan.max_passes, plan.tol), None
+        kind, reason = plan.annotator_model, f"{TOO_FEW_LABELS}: "
     if start is not None and rng is None:
         kind = start.annotator_model
     elif plan.compares_models:
         choice = choose_model(source, kind, plan.limits)
-        kind, reason = choice.annotator_model, choice.reason
+        kind, reason = choice.annotator_model, reason + choice.reason
     open_checkpoint: OpenCheckpoint | None = None
     if work is not None:
         of_start = () if start is None else (start.states, start.mass)
@@ -146,6 +153,11 @@ def fit_labels(
     return state, reason
 
 
+TOO_FEW_LABELS = (
+    "workers gave too few labels for free confusion matrices, and passes are those of method 'auto', without "
+    "co-occurrences"
+)
+"""Reason for passes that do not start from co-occurrences."""
 COLLAPSED = (
     "co-occurrences contradict the votes on most tasks, and the labels are less likely under them than under the "
     "votes: confusion matrices are those of the votes"
@@ -153,12 +165,17 @@ COLLAPSED = (
 """Reason for confusion matrices that a method of co-occurrences did not estimate."""
 
 
+LEAST_LEAD = 1e-9
+"""Difference of shares beyond rounding."""
+
+
 def _refuse_collapsed(source: LabelSource, start: CrowdModel) -> CrowdModel:
     """Return a crowd model, or that of the votes if it contradicts them and makes labels less likely; warn of this.
 
     With few common tasks, a factorisation of co-occurrences may give most workers the same wrong class.
     """
-    n_contradicted, n_labelled = source.map_blocks(_count_contradicted, _add_counts, start)
+    everybody = np.ones(source.n_workers, bool)
+    n_contradicted, n_labelled = count_contradicted(source, start, everybody)
     if 2 * n_contradicted <= n_labelled:
         return start
     by_votes = DawidSkene(start.annotator_model).begin(source).parameters
@@ -172,14 +189,37 @@ def _refuse_collapsed(source: LabelSource, start: CrowdModel) -> CrowdModel:
     return by_votes
 
 
-def _count_contradicted(blocks: Iterable[VotedBlock], model: CrowdModel) -> tuple[int, int]:
-    """Number of tasks whose most probable class has fewer votes than another, and of tasks with labels."""
+def count_contradicted(
+    source: LabelSource, model: CrowdModel, informed: BoolArray
+) -> tuple[int, int]:
+    """Count the tasks whose most probable class has fewer votes than another, and the tasks with labels.
+
+    Parameters
+    ----------
+    source
+        Tasks with their labels.
+    model
+        Crowd model.
+    informed
+        Whether the votes of each worker count, (n_workers,).
+    """
+    votes = informed[:, None, None] * np.eye(source.n_classes)
+    nothing = np.zeros(source.n_classes)
+    tally = LogWeights(
+        nothing, votes.reshape(-1, source.n_classes), weigh_votes(0.0), with_known=False
+    )
+    return source.map_blocks(_count_contradicted, _add_counts, model, tally)
+
+
+def _count_contradicted(
+    blocks: Iterable[VotedBlock], model: CrowdModel, tally: LogWeights
+) -> tuple[int, int]:
     weights, counts = LogWeights.from_model(model, with_votes=False), np.zeros(2, np.int64)
     for block in blocks:
-        votes = block.vote_counts[block.strata]
+        shares = score_states(block, tally)
         codes = score_states(block, weights).argmax(axis=1)
-        fewer = votes[np.arange(codes.size), codes] < votes.max(axis=1, initial=0)
-        counts += fewer.sum(), (votes.sum(axis=1) > 0).sum()
+        fewer = shares[np.arange(codes.size), codes] < shares.max(axis=1, initial=0) - LEAST_LEAD
+        counts += fewer.sum(), (np.diff(block.labels.indptr) > 0).sum()
     return int(counts[0]), int(counts[1])
 
 
@@ -205,6 +245,8 @@ class Screening:
         Number of random splits of each class.
     margin
         Gain in log-likelihood, nats, by which another start is preferred.
+    vote_cost
+        Nats for each task whose class contradicts its votes [benchmarks/crowd/behind.py].
     split_spread
         Standard deviation of the log-ratios between the halves of a split class.
     """
@@ -213,6 +255,7 @@ class Screening:
     max_rounds: int = 5
     n_splits: int = 2
     margin: float = 1.0
+    vote_cost: float = 0.5
     split_spread: float = 0.5
 
 
@@ -228,11 +271,13 @@ def find_likeliest_start(
     open_checkpoint: OpenCheckpoint | None = None,
     on_pass: OnPass | None = None,
 ) -> CrowdState:
-    """Make the first passes from several starts, and return the likeliest run.
+    """Make the first passes from several starts, and return the likeliest run that respects the votes.
 
-    50 passes are made from the model, and 50 from the shares of the votes. In the likelier of the two, each class is
+    50 passes are made from the shares of the votes, and 50 from the model. In the better of the two, each class is
     split at random, twice, while the two others whose merging costs least are merged; 50 passes are made from each
-    result. This is repeated from the likeliest run until no change is better than continuing without it.
+    result. This is repeated from the best run until no change is better than continuing without it. Runs are compared
+    by their log-likelihood, less half a nat for each task whose class contradicts the votes of informed workers: those
+    whose labels agree with the run from the votes beyond chance.
 
     Parameters
     ----------
@@ -257,7 +302,8 @@ def find_likeliest_start(
     -----
     Passes converge to a local maximum. Co-occurrences of few labels are noisy, and passes from the votes are better
     there. With rare classes both may end where a frequent class is split and rare ones are merged; splitting and
-    merging leads out of such maxima. It needs three classes.
+    merging leads out of such maxima. It needs three classes. But where tasks of a class differ, labels are likeliest
+    if the class is split and another one is lost, against the votes of many tasks.
 
     The cost is 50 passes for each start, and in each of up to five rounds, most often one, 100 for each class and 50
     for continuing; less where passes converge earlier.
@@ -282,29 +328,37 @@ def find_likeliest_start(
         )
 
     first = SCREENING.n_passes
-    best = _take_likeliest([run(State(model), first), run(None, first)])
+    by_votes = run(None, first)
+    labels = by_votes.parameters.find_label_mass().reshape(model.mass.shape)
+    informed = measure_agreement(put_workers_last(labels)) >= SHRINKAGE.least_agreement
+    take_best = partial(_take_likeliest, source, informed)
+    best = take_best([by_votes, run(State(model), first)])
     for _ in range(SCREENING.max_rounds):
         longer = run(best, best.n_passes + first)
         changed = [
             _match_classes(run(State(start), first))
             for start in _split_and_merge(longer.parameters, rng)
         ]
-        best = _take_likeliest([longer, *changed])
+        best = take_best([longer, *changed])
         if best is longer:
             break
     return best
 
 
-def _take_likeliest(fits: Sequence[CrowdState]) -> CrowdState:
-    """Return the fit with the largest log-likelihood; the first one unless another is better by the margin."""
-    best = max(fits, key=_total_log_likelihood)
-    ahead = _total_log_likelihood(best) > _total_log_likelihood(fits[0]) + SCREENING.margin
-    return best if ahead else fits[0]
+def _take_likeliest(
+    source: LabelSource, informed: BoolArray, fits: Sequence[CrowdState]
+) -> CrowdState:
+    """Return the fit with the best score; the first one unless another is better by the margin.
 
-
-def _total_log_likelihood(fit: CrowdState) -> float:
-    """Log-likelihood of all tasks before the last pass, nats."""
-    return fit.log_likelihoods[-1] * float(fit.parameters.states.sum())
+    The score is the log-likelihood of all tasks before the last pass, less the cost of contradicted votes.
+    """
+    scores = [
+        fit.log_likelihoods[-1] * float(fit.parameters.states.sum())
+        - SCREENING.vote_cost * count_contradicted(source, fit.parameters, informed)[0]
+        for fit in fits
+    ]
+    best = int(np.argmax(scores))
+    return fits[best] if scores[best] > scores[0] + SCREENING.margin else fits[0]
 
 
 def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[CrowdModel]:
@@ -378,7 +432,12 @@ SUBCLASS_ERRORS = 2.5
 VOTELESS_ERRORS = 1.5
 """The same, compared with a fit that has one state for a class and no votes as evidence: where that fit predicts as
 well, the votes misled the passes, and tasks of a class do not differ. Chosen on drawn logs of classifiers
-(benchmarks/crowd/car.py) and the public logs."""
+(benchmarks/crowd/uci_workers.py) and the public logs."""
+COIN_ERRORS = 2.0
+"""Standard errors by which one accuracy for each worker must predict held-out labels better than free confusion
+matrices for these to have too few labels. Chosen by benchmarks/crowd/behind.py."""
+FREE = AnnotatorModel(pseudo_count=0.5, variational=False, votes=False)
+"""Free confusion matrices, whose pseudo-labels only keep held-out labels possible."""
 LEAST_LABELS = 3
 """Number of labels that half of the tasks must have for models to be compared. With two labels, one of which is held
 out, the other alone cannot show that its worker is wrong, and all models predict equally well."""
@@ -437,24 +496,20 @@ def choose_model(
     ``LEAST_LABELS`` labels, it is a learnt prior.
     """
     n_workers, n_classes = source.n_workers, source.n_classes
-    labels = source.sample(max(1, source.n_observed // MOST_COMPARED))
+    labels = _thin(source)
     groups = find_copied_groups(labels, n_workers, n_classes)
     copiers = tuple(weigh_group(labels, group.workers, n_classes) for group in groups)
     labels = drop_repeated(labels, [group.workers for group in groups], n_classes)
     largest = replace(annotator_model, copiers=copiers)
     learnt = replace(largest, n_subclasses=1)
-    sizes = np.diff(labels.indptr)
-    several = np.flatnonzero(sizes > 1)
-    too_few = (sizes >= LEAST_LABELS).sum() * 2 < (sizes > 0).sum()
-    if too_few or several.size < 2 or n_classes < 2:
+    if _is_sparse(labels) or n_classes < 2:
         return ModelChoice(learnt, f"few tasks have {LEAST_LABELS} labels", tuple(groups))
-    folds, votes = assign_folds(labels), count_votes(labels, n_classes)[several]
+    several, folds = np.flatnonzero(np.diff(labels.indptr) > 1), assign_folds(labels)
+    votes = count_votes(labels, n_classes)[several]
 
     def hold_out(kind: AnnotatorModel) -> HeldOut:
-        found = hold_out_labels(
-            labels, folds, (n_workers, n_classes), replace(kind, copiers=()), limits
-        )
-        return HeldOut(found.log_probs[several], found.codes[several])
+        kind = replace(kind, copiers=())
+        return hold_out_labels(labels, folds, (n_workers, n_classes), kind, limits).take(several)
 
     base, even = hold_out(learnt), replace(learnt, evenness=EVENNESS)
     gain, moved = base.compare(hold_out(even))
@@ -478,6 +533,41 @@ def choose_model(
     return ModelChoice(chosen, why, tuple(groups))
 
 
+def has_enough_labels(source: LabelSource, limits: Limits = LABEL_LIMITS) -> bool:
+    """Whether workers gave enough labels for free confusion matrices, as held-out labels say.
+
+    They do not if one accuracy for each worker predicts held-out labels clearly better, or if most tasks have fewer
+    than ``LEAST_LABELS`` labels.
+
+    Parameters
+    ----------
+    source, limits
+        As for `choose_model`.
+    """
+    labels, sizes = _thin(source), (source.n_workers, source.n_classes)
+    if not labels.n_observed or source.n_classes < 2:
+        return True
+    if _is_sparse(labels):
+        return False
+    folds = assign_folds(labels)
+    free = hold_out_labels(labels, folds, sizes, FREE, limits)
+    coin = hold_out_labels(labels, folds, sizes, AnnotatorModel(one_coin=True), limits)
+    gain, _ = free.compare(coin)
+    return gain.mean <= COIN_ERRORS * gain.error
+
+
+def _thin(source: LabelSource) -> SparseBlock:
+    """Labels by which models are compared, about ``MOST_COMPARED`` at most."""
+    return source.sample(max(1, source.n_observed // MOST_COMPARED))
+
+
+def _is_sparse(labels: SparseBlock) -> bool:
+    """Whether models cannot be compared: most tasks have fewer than ``LEAST_LABELS`` labels."""
+    sizes = np.diff(labels.indptr)
+    too_few = (sizes >= LEAST_LABELS).sum() * 2 < (sizes > 0).sum()
+    return bool(too_few or (sizes > 1).sum() < 2)
+
+
 class HeldOut(NamedTuple):
     """What a model says of tasks.
 
@@ -491,6 +581,10 @@ class HeldOut(NamedTuple):
 
     log_probs: FloatArray
     codes: IntArray
+
+    def take(self, tasks: IntArray) -> HeldOut:
+        """Those of some tasks."""
+        return HeldOut(self.log_probs[tasks], self.codes[tasks])
 
     def compare(self, other: HeldOut) -> tuple[PairedDifference, float]:
         """Gain of another model in the log-probability of held-out labels, and share of tasks labelled differently."""

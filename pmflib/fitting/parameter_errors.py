@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray
+from pmflib.core.replicate_weights import NORMAL_QUANTILE
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.model import JointPMF
 from pmflib.model.traits.discriminations import Discriminations, name_contrast
 from pmflib.model.traits.trait_model import TraitModel
+from pmflib.model.transitions import TransitionModel
 from pmflib.schema import Schema
 
 MAX_ENTRIES = 2000
@@ -26,6 +28,9 @@ SCALES = {
     "prior": "probabilities",
     "factors": "probabilities given the state",
     "tables": "probabilities given the state and the parent",
+    "initial": "probabilities",
+    "transitions": "probabilities given the state in the wave before",
+    "emissions": "probabilities given the state",
     "discriminations": "logits between two levels per standard deviation of the trait",
     "thresholds": "standard deviations of the trait",
     "base": "logits at a trait of 0, centred: those of a variable's levels sum to 0",
@@ -65,10 +70,11 @@ class ArrayErrors:
 class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
     """Errors of the parameters of a model, by the names of their arrays.
 
-    Latent classes have ``prior`` (rank,) and ``factors`` (n_levels, rank), forests also ``tables`` (n_entries,). Item
-    response models have the numbers of their summary, ``discriminations`` (n_variables, n_traits) and, of one trait,
-    ``thresholds`` (n_thresholds,), and the arrays of ``model.trait_model`` that these are made of, ``base`` (n_levels,)
-    and ``slopes`` (n_levels, n_traits).
+    Latent classes have ``prior`` (rank,) and ``factors`` (n_levels, rank), forests also ``tables`` (n_entries,);
+    transition models have the arrays of `pmflib.model.transitions.TransitionModel`. Item response models have the
+    numbers of their summary, ``discriminations`` (n_variables, n_traits) and, of one trait, ``thresholds``
+    (n_thresholds,), and the arrays of ``model.trait_model`` that these are made of, ``base`` (n_levels,) and
+    ``slopes`` (n_levels, n_traits).
 
     Parameters
     ----------
@@ -85,7 +91,7 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
     """
 
     arrays: Mapping[str, ArrayErrors]
-    model: JointPMF
+    model: JointPMF | TransitionModel
     method: str
     distance: float
     notes: tuple[str, ...]
@@ -114,6 +120,8 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             ("determined", f"{format_count(n_known)} of {format_count(n_all)} numbers"),
             ("from the maximum", f"{decimal(self.distance)} standard errors"),
         )
+        if isinstance(self.model, TransitionModel):
+            return self._summarise_chain(self.model, facts)
         if self.model.trait_model is not None:
             tables = self._tabulate_items(self.model.trait_model)
             return Summary("Standard errors of item parameters", facts, self.notes, tables)
@@ -131,6 +139,32 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             'errors["factors"]',
         )
         return Summary("Standard errors of parameters", facts, self.notes, (table,))
+
+    def _summarise_chain(
+        self, model: TransitionModel, facts: tuple[tuple[str, str], ...]
+    ) -> Summary:
+        """Initial shares, every distinct transition matrix, and the answers given the state."""
+        rows = _describe("share in the first wave", self.arrays["initial"], ())
+        for wave in range(model.n_waves - 1)[: 1 if model.homogeneous else None]:
+            waves = "any wave" if model.homogeneous else f"wave {wave}"
+            for state in range(model.n_states):
+                name = f"to the next of {waves}, from state {state}"
+                rows += _describe(name, self.arrays["transitions"], (wave, state))
+        positions = range(model.schema.n_variables)
+        for position in model.waves.first_positions.tolist() if model.invariant else positions:
+            variable, first = model.schema[position], model.schema.rows_of(position).start
+            for code, level in enumerate(variable.levels):
+                rows += _describe(
+                    f"{variable.name} = {level}", self.arrays["emissions"], (first + code,)
+                )
+        table = SummaryTable(
+            "Transitions, and probabilities given the state, with 95 % intervals",
+            ("what", ">state", ">probability", ">from", ">to"),
+            rows,
+            len(rows),
+            'errors["transitions"], errors["emissions"]',
+        )
+        return Summary("Standard errors of a transition model", facts, self.notes, (table,))
 
     def _tabulate_items(self, traits: TraitModel) -> tuple[SummaryTable, ...]:
         """Discriminations, and thresholds if there are any."""
@@ -216,6 +250,30 @@ def name_parameters(schema: Schema, of_prior: BoolArray, of_factors: BoolArray) 
         where = "all states" if len(states) == of_prior.size else f"states {list_some(states)}"
         parts.append(f"{list_some(names)} in {where}")
     return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
+
+
+def find_intervals(
+    values: FloatArray,
+    errors: FloatArray,
+    is_determined: BoolArray,
+    is_edge: BoolArray,
+    reach: FloatArray,
+) -> ArrayErrors:
+    """Intervals of probabilities on the logit scale; at an edge, likelihood intervals."""
+    is_determined = is_determined & (is_edge | ~(errors > VAGUE))
+    is_edge = is_edge & is_determined
+    errors = np.where(is_determined, np.where(is_edge, 0.0, errors), np.nan)
+    inner = np.clip(values, 1e-12, 1 - 1e-12)
+    # loaded where it is asked for, as a night without anything new asks for no errors
+    from scipy.special import expit
+
+    logits, widths = np.log(inner / (1 - inner)), NORMAL_QUANTILE * errors / (inner * (1 - inner))
+    lower, upper = expit(logits - widths), expit(logits + widths)
+    is_fixed = is_edge | (errors == 0)
+    apart = np.where(is_edge, reach, 0.0)
+    lower = np.where(is_fixed, np.maximum(values - apart, 0.0), lower)
+    upper = np.where(is_fixed, np.minimum(values + apart, 1.0), upper)
+    return ArrayErrors(values, errors, lower, upper, is_determined, is_edge)
 
 
 def list_some(items: Sequence[object]) -> str:

@@ -28,18 +28,21 @@ from pmflib.fitting.parameter_errors import (
     VAGUE,
     ArrayErrors,
     ParameterErrors,
+    find_intervals,
     list_some,
     name_parameters,
     reshape_errors,
     span_logits,
 )
 from pmflib.fitting.replicates import Method, Replicates, fit_replicates
+from pmflib.fitting.transition_errors import find_transition_errors
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.information import (
     find_factor_slopes,
 )
 from pmflib.model.traits.discriminations import Discriminations
+from pmflib.model.transitions import TransitionModel
 from pmflib.schema import Schema
 from pmflib.solvers.numeric.information import (
     Covariance,
@@ -49,7 +52,7 @@ from pmflib.solvers.numeric.information import (
 
 
 def standard_errors(
-    model: JointPMF,
+    model: JointPMF | TransitionModel,
     samples: object,
     design: SurveyDesign | None = None,
     *,
@@ -58,13 +61,14 @@ def standard_errors(
     """Compute standard errors and 95 % intervals of a model's parameters.
 
     Latent classes and item responses use the inverse of the observed information, or White's robust errors where these
-    are larger; forests use products of scores. Parameters that the samples do not determine have no error, and a
-    warning names them.
+    are larger; forests and transition models use products of scores. Parameters that the samples do not determine have
+    no error, and a warning names them.
 
     Parameters
     ----------
     model
-        Fitted to these samples by `pmflib.fit_em` or `pmflib.fit_item_responses`; forests are taken as given.
+        Fitted to these samples by `pmflib.fit_em`, `pmflib.fit_item_responses` or `pmflib.fit_transitions`; forests are
+        taken as given.
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
@@ -78,10 +82,11 @@ def standard_errors(
     -------
     Errors and intervals by array, a mapping; ``scales`` has the scale of each array, and ``summary()`` prints the
     parameters of the model's own summary. Latent classes have probabilities: ``["prior"]`` and ``["factors"]``, with
-    forests also ``["tables"]``. Item responses have ``["discriminations"]`` (n_variables, n_traits), logits between two
-    levels per standard deviation of the trait, and of one trait ``["thresholds"]``, in standard deviations of it, both
-    by the delta method; and the logits of the levels at traits of 0, ``["base"]``, and per standard deviation of each
-    trait, ``["slopes"]``, centred so that those of a variable sum to 0: with two levels, half the discrimination.
+    forests also ``["tables"]``; transition models ``["initial"]``, ``["transitions"]`` and ``["emissions"]``. Item
+    responses have ``["discriminations"]`` (n_variables, n_traits), logits between two levels per standard deviation of
+    the trait, and of one trait ``["thresholds"]``, in standard deviations of it, both by the delta method; and the
+    logits of the levels at traits of 0, ``["base"]``, and per standard deviation of each trait, ``["slopes"]``, centred
+    so that those of a variable sum to 0: with two levels, half the discrimination.
 
     Raises
     ------
@@ -111,6 +116,8 @@ def standard_errors(
     Louis (1982), JRSS B 44(2), for the information of incomplete data; White (1982), Econometrica 50(1), for robust
     errors; Goodman (1974), Biometrika 61(2), on what is determined.
     """
+    if isinstance(model, TransitionModel):
+        return _find_chain_errors(model, samples, design)
     check_single_fit(model)
     if design is not None:
         return find_design_errors(fit_replicates(model, samples, design, method=method))
@@ -132,6 +139,33 @@ def standard_errors(
             f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have intervals, but no errors",
         )
     return ParameterErrors(arrays, model, found_by, solved.distance, notes)
+
+
+def _find_chain_errors(
+    model: TransitionModel, samples: object, design: SurveyDesign | None
+) -> ParameterErrors:
+    """Errors of a transition model, with notes."""
+    if design is not None:
+        raise PmfError(
+            "design is given and model is a transition model, whose errors take samples as independent; leave it out"
+        )
+    arrays, solved = find_transition_errors(model, samples)
+    counts = {name: (~each.is_determined).sum() for name, each in arrays.items()}
+    notes: tuple[str, ...] = ()
+    if unknown := [
+        f"{count} of {arrays[name].values.size} {name}" for name, count in counts.items() if count
+    ]:
+        notes += (
+            f"not determined by the samples: {', '.join(unknown)}; these have no errors; take fewer states",
+        )
+    if solved.distance > FAR:
+        notes += (
+            f"the model is {decimal(solved.distance)} standard errors from the maximum of the likelihood: fit it again "
+            "with a smaller tol",
+        )
+    for note in notes:
+        warnings.warn(note, IdentificationWarning, stacklevel=3)
+    return ParameterErrors(arrays, model, "products of scores", solved.distance, notes)
 
 
 def find_design_errors(found: Replicates) -> ParameterErrors:
@@ -232,7 +266,7 @@ def _make_arrays(
     """Errors of prior and factors, and of the tables of forests."""
     rank, forest = model.rank, parameters.forest
     values = np.concatenate([model.prior, parameters.tables])
-    entries = _find_intervals(values, *solved.spread(), solved.is_edge, solved.reach)
+    entries = find_intervals(values, *solved.spread(), solved.is_edge, solved.reach)
     prior, tables = (reshape_errors(entries, own) for own in (slice(0, rank), slice(rank, None)))
     if not forest.n_edges:
         # states come first in tables, and last in factors
@@ -242,7 +276,7 @@ def _make_arrays(
     slopes = find_factor_slopes(parameters)
     errors, is_determined = solved.spread(slopes)
     is_edge = (slopes @ ~solved.is_edge) == 0
-    factors = _find_intervals(
+    factors = find_intervals(
         model.factors.ravel(), errors, is_determined, is_edge, slopes @ solved.reach
     )
     return {
@@ -250,30 +284,6 @@ def _make_arrays(
         "factors": reshape_errors(factors, slice(None), model.factors.shape),
         "tables": tables,
     }
-
-
-def _find_intervals(
-    values: FloatArray,
-    errors: FloatArray,
-    is_determined: BoolArray,
-    is_edge: BoolArray,
-    reach: FloatArray,
-) -> ArrayErrors:
-    """Intervals of probabilities on the logit scale; at an edge, likelihood intervals."""
-    is_determined = is_determined & (is_edge | ~(errors > VAGUE))
-    is_edge = is_edge & is_determined
-    errors = np.where(is_determined, np.where(is_edge, 0.0, errors), np.nan)
-    inner = np.clip(values, 1e-12, 1 - 1e-12)
-    # loaded where it is asked for, as a night without anything new asks for no errors
-    from scipy.special import expit
-
-    logits, widths = np.log(inner / (1 - inner)), NORMAL_QUANTILE * errors / (inner * (1 - inner))
-    lower, upper = expit(logits - widths), expit(logits + widths)
-    is_fixed = is_edge | (errors == 0)
-    apart = np.where(is_edge, reach, 0.0)
-    lower = np.where(is_fixed, np.maximum(values - apart, 0.0), lower)
-    upper = np.where(is_fixed, np.minimum(values + apart, 1.0), upper)
-    return ArrayErrors(values, errors, lower, upper, is_determined, is_edge)
 
 
 def _write_notes(

@@ -7,7 +7,7 @@ sample. Expected values alone may put items first that few samples have answered
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks
 from pmflib.core.errors import PmfError, QuestionError, SchemaError
+from pmflib.core.options import Recommendations
 from pmflib.core.texts import abridge_names, suggest
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.measures import TargetSums
@@ -25,6 +26,7 @@ from pmflib.model.score_tables import ScoreOptions, digest_model
 from pmflib.schema import Schema
 from pmflib.schema.tables import as_arrow
 
+DEFAULTS = Recommendations()
 ITEM = "item"
 """Name that stands for each item in the question of its value."""
 BATCH_ROWS = 8192
@@ -35,67 +37,6 @@ LEAST_FACTOR = 1e-150
 """Floor of the factors by which a posterior is divided; its inverse times any probability is finite."""
 COLUMNS = ("rank", "item", "value", "ratings", "answers")
 """Columns of a table of recommendations, after those that identify samples."""
-
-
-@dataclass(frozen=True)
-class Recommendations:
-    """Options of recommendations.
-
-    Parameters
-    ----------
-    top
-        Number of items for each sample, at least 1; fewer if it has fewer candidates.
-    value
-        Question of the value of an item, which is called ``item``: "E(item)", its expected value given that it is
-        answered; or the probability of some levels, as "P(item>=4)" or "P(item=yes)".
-    exclude
-        "seen" leaves out the items that a sample has answered, "none" leaves out nothing.
-    items
-        Names of the candidates; None for all variables.
-    not_items
-        Names of items to leave out.
-    at_least
-        Minimum number of ratings of a candidate: few ratings determine an item's distribution imprecisely.
-    penalty
-        Subtracted from the value, for the order of items, for each factor of ten in their number of ratings.
-    groups
-        Pairs of an item and its group.
-    most_per_group
-        Maximum number of items of the same group for each sample; None if not limited. Items without a group are not
-        limited.
-    """
-
-    top: int = 20
-    value: str = "E(item)"
-    exclude: str = "seen"
-    items: tuple[str, ...] | None = None
-    not_items: tuple[str, ...] = ()
-    at_least: int = 0
-    penalty: float = 0.0
-    groups: tuple[tuple[str, str], ...] = ()
-    most_per_group: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, number, least in (
-            ("top", self.top, 1),
-            ("at_least", self.at_least, 0),
-            ("most_per_group", self.most_per_group, 1),
-        ):
-            whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-            if number is not None and not (whole and number >= least):
-                raise PmfError(f"{name} is {number!r}; give a whole number of at least {least}")
-        if self.exclude not in ("seen", "none"):
-            raise PmfError(f"exclude is {self.exclude!r}; give 'seen', 'none', or names of items")
-        if not np.isfinite(self.penalty):
-            raise PmfError(f"penalty is {self.penalty}; give a finite number")
-        if (self.most_per_group is None) != (not self.groups):
-            raise PmfError(
-                f"most_per_group is {self.most_per_group} and groups has {len(self.groups)} items; give both or neither"
-            )
-
-    def to_json(self) -> dict[str, object]:
-        """Return the options as plain JSON types."""
-        return asdict(self)
 
 
 class Recommender:
@@ -125,7 +66,7 @@ class Recommender:
     def __init__(
         self,
         model: Mixture,
-        requested: Recommendations = Recommendations(),
+        requested: Recommendations = DEFAULTS,
         n_ratings: IntArray | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
@@ -378,6 +319,14 @@ def count_ratings(codes: IntArray, schema: Schema) -> IntArray:
     """Count the samples that have answered each variable, by a level other than `absent`: int64 (n_variables,)."""
     counted: IntArray = ((codes >= 0) & (codes != find_absent(schema))).sum(axis=0)
     return counted
+
+
+def sum_ratings(level_counts: IntArray, schema: Schema) -> IntArray:
+    """Sum the numbers of samples by level, (n_levels,), to those of `count_ratings`."""
+    absent = find_absent(schema)
+    given = level_counts.copy()
+    given[(schema.offsets[:-1] + absent)[absent >= 0]] = 0
+    return sum_blocks(given, schema.offsets)
 
 
 def _choose_items(

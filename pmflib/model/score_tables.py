@@ -45,7 +45,7 @@ class ScoreOptions:
 
 
 class TableMaker(Protocol):
-    """Interface for making tables from batches of rows: their scores, or the rows with missing cells imputed."""
+    """Interface for making tables from batches of rows: scores, rows with missing cells imputed, recommendations."""
 
     @property
     def model(self) -> Mixture:
@@ -54,10 +54,6 @@ class TableMaker(Protocol):
     @property
     def options(self) -> ScoreOptions:
         """The optional columns to compute."""
-
-    @property
-    def rows_per_sample(self) -> int:
-        """Number of table rows for each row of codes, at least 1."""
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -143,11 +139,6 @@ class TableScorer:
             Evaluation of the predictions of each target, over the rows in which the target is observed.
         """
         return self.make_table(codes, self._scorer.score(codes), origins)
-
-    @property
-    def rows_per_sample(self) -> int:
-        """1: each row is scored once."""
-        return 1
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -24,7 +24,9 @@ with two digits, or in thousands.
 DOUBTFUL = 0.1
 """Largest relative difference from 1 or 100 of a sum that is more likely mistaken shares or per cent than a total."""
 
-MarginTables: TypeAlias = "Mapping[Any, Any] | str | Path | Sequence[str | Path]"
+MarginTables: TypeAlias = (
+    "Mapping[Any, Any] | str | Path | Sequence[Mapping[Any, Any] | str | Path]"
+)
 """Tables by variable or pair of variables, or files of them: see `read_margins`."""
 
 
@@ -68,8 +70,8 @@ def read_margins(
     ----------
     margins
         Mapping from the name of a variable to a number for each of its levels, and from a pair of names to a number for
-        each pair of levels; a pandas Series is such a table. Or one CSV file or several, with a column for each of one
-        or two variables and a last one of numbers. Numbers are shares that sum to 1, per cent, or totals.
+        each pair of levels; a pandas Series is such a table. Or a CSV file, with a column for each of one or two
+        variables and a last one of numbers; or a list of these. Numbers are shares that sum to 1, per cent, or totals.
     schema
         Variables. If None, those of the margins, with the levels that these name.
 
@@ -114,7 +116,7 @@ def _list_tables(margins: object) -> list[tuple[tuple[str, ...], Table]]:
     """List the tables with the names of their variables."""
     if isinstance(margins, str | Path):
         margins = [margins]
-    found = []
+    found: list[tuple[tuple[str, ...], Table]] = []
     if isinstance(margins, Mapping):
         for key, table in margins.items():
             names = tuple(key) if isinstance(key, tuple) else (key,)
@@ -125,7 +127,9 @@ def _list_tables(margins: object) -> list[tuple[tuple[str, ...], Table]]:
             rows = [(k if isinstance(k, tuple) else (k,), number) for k, number in table.items()]
             found.append((names, rows))
     elif isinstance(margins, Iterable):
-        found = [_read_file(Path(each)) for each in margins]
+        for each in margins:
+            is_table = isinstance(each, Mapping)
+            found += _list_tables(each) if is_table else [_read_file(Path(each))]
     if not found:
         raise PmfError(
             f"margins is {margins!r}; give a table by variable, as {{'sex': {{'f': 0.51, 'm': 0.49}}}}, or files"

@@ -187,11 +187,11 @@ def score_file(
     model
         The model, with the schema of the files.
     data
-        File, folder, glob or fsspec URL of CSV or Parquet files, or several of these.
+        File, folder, glob or fsspec URL of CSV, Parquet, SPSS, Stata or SAS files, or several of these.
     output
-        Without a suffix, a folder of Parquet files, each written atomically; with .parquet or .csv, one file, which is
-        joined from such a folder beside it. Rejected rows are in ``_quarantine`` of the folder, or in a Parquet file
-        that ends with ``.quarantine.parquet``.
+        Without a suffix, a folder of Parquet files, each written atomically; with .parquet, .csv, .sav, .zsav or .dta,
+        one file, which is joined from such a folder beside it. Rejected rows are in ``_quarantine`` of the folder, or
+        in a Parquet file that ends with ``.quarantine.parquet``.
     reference
         Reference of the percentiles, from `ReferenceScores.load`; by default the scores of samples drawn from the
         model.

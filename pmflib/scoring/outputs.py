@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from pmflib.core.errors import ConfigError, StoreError
-from pmflib.core.json_files import read_json
+from pmflib.core.json_files import parse_json, read_json
 from pmflib.schema.file_columns import FileColumn
-from pmflib.store.table_files import SUFFIXES, check_no_file
+from pmflib.store.table_files import ACCOUNT, SUFFIXES, check_no_file
 
 PARTS = "parts"
 """Folder of parts in the checkpoints of an artefact."""
@@ -152,7 +152,7 @@ def publish_folder(work: Path, folder: Path, n_samples: int) -> None:
 
 
 def check_parts(folder: Path, n_samples: int) -> None:
-    """Check by their metadata that parts have a row for each sample.
+    """Check by the accounts in their metadata that parts are those of all samples.
 
     Parameters
     ----------
@@ -164,15 +164,17 @@ def check_parts(folder: Path, n_samples: int) -> None:
     Raises
     ------
     StoreError
-        If they do not.
+        If they are not.
     """
     import pyarrow.parquet as pq
 
-    found = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+    metadata = [pq.read_metadata(path).metadata or {} for path in folder.glob("*.parquet")]
+    accounts = [parse_json(each.get(ACCOUNT, b"{}")) for each in metadata]
+    found = sum(each.get("rows_in", 0) - each.get("rows_quarantined", 0) for each in accounts)
     if found != n_samples:
         raise StoreError(
-            f"predictions in {str(folder)!r} have {found} rows for {n_samples} samples that were scored: something "
-            "else wrote or deleted files there meanwhile; delete the folder, and run again"
+            f"predictions in {str(folder)!r} are of {found} samples, and {n_samples} were scored: something else wrote "
+            "or deleted files there meanwhile; delete the folder, and run again"
         )
 
 

@@ -24,6 +24,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.file_digests import read_checked
+from pmflib.store.raked_weights import RAKING
 from pmflib.store.run_records import InputFile
 from pmflib.store.sample_blocks import (
     SUMS,
@@ -188,6 +189,7 @@ def write_layers(
     account: Mapping[str, Any],
     files: Sequence[FileStep] = (),
     origin: Mapping[str, Any] | None = None,
+    raking: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the list of partitions, the table of their blocks, and the account of rows.
 
@@ -203,6 +205,9 @@ def write_layers(
         Raw files, sorted by name.
     origin
         Options that a dataset built upon this one must share, plain JSON types.
+    raking
+        How its weights were raked and the record of raked replicates, plain JSON types; None if weights are as stored.
+        Factors are in the group `pmflib.store.raked_weights.RAKING` beside.
     """
     content = {
         "partitions": [asdict(layer.partition) for layer in layers],
@@ -210,6 +215,7 @@ def write_layers(
         "files": [asdict(file) for file in files],
         "origin": dict(origin or {}),
         "account": dict(account),
+        **({} if raking is None else {"raking": dict(raking)}),
     }
     (path / CONTENT).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
     # in one table, so that planning need not open every partition
@@ -422,6 +428,8 @@ def _list_blocks(
     """Blocks of some folds or all, with the indices of their partitions."""
     paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
+    raked = "raking" in read_content(store, dataset)
+    raking = f"{store.address}/{dataset.path}/{RAKING}" if raked else None
     chosen = _read_table(store, dataset, BLOCKS)
     if folds is not None:
         chosen = chosen.filter(pc.is_in(chosen["fold"], pa.array(list(folds), pa.int64())))
@@ -430,7 +438,7 @@ def _list_blocks(
     for index, start, stop, fold, n_observed, nbytes, *sums in zip(*columns, strict=True):
         gone = _take_between(superseded.get(index), start, stop)
         sizes = start, stop, fold, n_observed, nbytes
-        block = BlockReference(paths[index], *sizes, gone, unpack_sums(sums))
+        block = BlockReference(paths[index], *sizes, gone, unpack_sums(sums), raking=raking)
         found.append((index, block))
     return found
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 from pmflib.core.weights import Weights, WeightSums
 from pmflib.store.caches import find_local_path, name_for_workers
+from pmflib.store.raked_weights import RakedWeights, open_raking
 from pmflib.store.zarr_arrays import (
     CHUNK_BYTES,
     open_group,
@@ -67,6 +68,8 @@ class BlockReference:
     scale
         Factor for weights in units when the block is read: 1 gives whole numbers, for counting; None ignores weights,
         so that each row is one sample.
+    raking
+        Path or URL of the factors of a raked dataset; None if weights are read as they are stored.
     """
 
     path: str
@@ -78,6 +81,7 @@ class BlockReference:
     superseded: IntArray | None = field(default=None, compare=False)
     weights: WeightSums | None = field(default=None, compare=False)
     scale: float | None = field(default=1.0, compare=False)
+    raking: str | None = field(default=None, compare=False)
 
     @property
     def n_rows(self) -> int:
@@ -111,6 +115,7 @@ class BlockReference:
             self.superseded,
             self.weights,
             self.scale,
+            self.raking,
         )
 
 
@@ -277,7 +282,11 @@ def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
     """Read rows up to the end of a block, with the weight scale of that block."""
     stop, weights = last.stop, None
     if last.weights is not None and last.scale is not None:
-        weights = read_array_rows(group, "weight", start, stop) * last.scale
+        if last.raking is not None:
+            whole = _read_rows(group, start, replace(last, raking=None, scale=1.0))
+            return replace(whole, weights=open_raking(last.raking).weigh(whole) * last.scale)
+        if "weight" in group:
+            weights = read_array_rows(group, "weight", start, stop) * last.scale
     if group.attrs["layout"] == "dense":
         return DenseBlock(read_array_rows(group, "codes", start, stop), weights)
     ends = read_array_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
@@ -302,14 +311,25 @@ def read_sampling_units(reference: BlockReference) -> IntArray | None:
 def read_replicates(reference: BlockReference) -> IntArray | None:
     """Read the replicate weights of a block's samples, in units: int64 of shape (n_rows, n_replicates).
 
-    None without replicates.
+    None without replicates. Raked samples with sampling units have raked replicates, each without some units.
 
     Raises
     ------
     StoreError
         If the partition is gone or damaged.
     """
-    return _read_beside(reference, REPLICATES)
+    if reference.raking is None:
+        return _read_beside(reference, REPLICATES)
+    raking = open_raking(reference.raking)
+    block, spread = read_unraked(reference, raking)
+    return raking.weigh_replicates(block, spread) if spread.size else None
+
+
+def read_unraked(reference: BlockReference, raking: RakedWeights) -> tuple[Block, FloatArray]:
+    """Read samples with weights as before raking, in units, and their replicate weights, `RakedWeights.spread`."""
+    block = read_block(replace(reference, raking=None, scale=1.0))
+    drawn = _read_beside(reference, "units" if raking.hashes.size else REPLICATES)
+    return block, raking.spread(block, drawn)
 
 
 def _read_beside(reference: BlockReference, name: str) -> IntArray | None:

@@ -30,7 +30,7 @@ class StoredDesign:
     Parameters
     ----------
     record
-        Record of given replicate weights; None of strata and sampling units, which are read from the blocks.
+        Record of given or raked replicate weights; None of strata and sampling units, which are read from the blocks.
     """
 
     record: ReplicateWeights | None = None
@@ -45,9 +45,16 @@ class StoredDesign:
             If the dataset is not in the store, or damaged.
         """
         # with it comes pyarrow.compute, which takes longer to load than the rest of this package
-        from pmflib.store.dataset import read_source
+        from pmflib.store.dataset import read_content
 
-        source = read_source(store, dataset)
+        content = read_content(store, dataset)
+        if "raking" in content:
+            raked = content["raking"]["replicates"]
+            if raked is None:
+                return None
+            read = {"factors": np.array(raked["factors"]), "notes": tuple(raked["notes"])}
+            return cls(ReplicateWeights(**raked | read))
+        source = content["origin"].get("source", {})
         if "replicates" in source:
             how = source["replicate_method"], len(source["replicates"])
             options = source.get("fay"), source.get("replicate_factors")

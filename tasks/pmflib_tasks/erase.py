@@ -16,6 +16,7 @@ from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.operations.erasure.certificates import Certificate
 from pmflib_tasks.operations.erasure.removal import erase_samples
+from pmflib_tasks.rake import rake
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import load_schema, open_store
 
@@ -48,9 +49,12 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     if has_data:
         _check_sources(config, store, dataset)
         counts = store.find(stages["counts"].identity) if "counts" in stages else None
+        changed = ("encoded" in stages) != config.margins.are_known and "section margins"
         if counts is not None and counts.options["schema"] != load_schema(config).digest:
+            changed = "the schema"
+        if changed:
             raise StoreError(
-                f"the schema of {config.name!r} has changed since the last run, which an erasure repeats; restore it, "
+                f"{changed} of {config.name!r} has changed since the last run, which an erasure repeats; restore it, "
                 "or run the pipeline, then erase"
             )
 
@@ -60,6 +64,9 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
         with share_workers(config.cluster, alone=is_small(config)):
             made = {"dataset": ingest(config)}
             if "counts" in stages:
+                if "encoded" in stages:
+                    made["encoded"] = made["dataset"]
+                    made["dataset"] = rake(config, made["encoded"])
                 made["counts"] = count(config, made["dataset"])
         return made
 

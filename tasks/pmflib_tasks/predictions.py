@@ -1,4 +1,4 @@
-"""Artefacts with a result for every stored sample or every row of wide files: scores, or filled cells."""
+"""Artefacts with results for every stored sample or row of wide files: scores, filled cells, or recommendations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def publish_samples(
     address: str,
     is_new: bool,
 ) -> Reference:
-    """Publish a table with a result for every sample of a dataset.
+    """Publish a table with results for every sample of a dataset.
 
     ``make_scorer`` is called only if the artefact does not exist; the other parameters are those of
     `pmflib_tasks.score.score`.
@@ -52,7 +52,7 @@ def publish_samples(
         layers, show = list_layers(store, dataset), partial(report_progress, "score")
         with open_workers(config, address) as (client, _):
             n_samples, measures = score_stored(client, layers, scorer, claim_parts(work), show)
-        publish_folder(work, folder, n_samples * scorer.rows_per_sample)
+        publish_folder(work, folder, n_samples)
         rows = DatasetAccount.from_json(entry.summary)
         account = ScoreAccount.of_dataset(rows, n_samples, unknown, measures, len(layers))
         return {**account.to_json(), **scorer.facts}
@@ -75,7 +75,7 @@ def publish_files(
     version: int,
     columns: tuple[str, ...],
 ) -> Reference:
-    """Publish a table with a result for every row of the pipeline's source.
+    """Publish a table with results for every row of the pipeline's source.
 
     ``make_scorer`` is called only if the artefact does not exist; the other parameters are those of
     `pmflib_tasks.score.score_files`.
@@ -111,7 +111,7 @@ def publish_files(
                 threads=cluster.workers,
                 on_piece=partial(report_progress, "score"),
             )
-        publish_folder(work, folder, account.samples * scorer.rows_per_sample)
+        publish_folder(work, folder, account.samples)
         content = {**account.to_json(), **scorer.facts}
         return content | {"files_skipped": {**(account.files_skipped or {}), **skipped}}
 

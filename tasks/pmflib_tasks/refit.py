@@ -19,6 +19,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.guards.findings import Finding
+from pmflib_tasks.rake import compare_margins
 
 GROWN = 2.0
 """Growth of the number of observed cells, since the last fit from scratch, after which another is due: pseudo-count,
@@ -179,13 +180,17 @@ def plan_refit(
     last_fresh = next(fresh, None)
     # if nothing is new, the model is not fitted, and need not be opened to look for obstacles
     is_same = made is not None and all(made.stages.get(name) == inputs[name] for name in inputs)
+    obstacle = ""
+    if made is not None and not is_same:
+        obstacle = compare_margins(store, inputs["dataset"], made.stages["dataset"])
+        obstacle = obstacle or _find_obstacle(store, config, schema, made)
     return choose_refit(
         config.model.refresh_after,
         now,
         options,
         made,
         last_fresh,
-        obstacle="" if made is None or is_same else _find_obstacle(store, config, schema, made),
+        obstacle=obstacle,
         drift=next(drifts, ""),
         growth=_measure_growth(store, last_fresh, inputs),
         erased=made is not None and _has_erased(records, made),

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -5,6 +7,7 @@ from scipy.optimize import linear_sum_assignment
 import pmflib as pmf
 from pmflib.core.defaults import Limits
 from pmflib.core.errors import IdentificationWarning
+from pmflib.crowd import fitting
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.dawid_skene import fit_crowd, plan_passes
 from pmflib.crowd.e_step import LabelsInMemory, LogWeights
@@ -45,8 +48,10 @@ def test_find_likeliest_start__splitting_and_merging_leaves_where_the_frequent_c
 
 
 @pytest.mark.parametrize("seed", [14, 37])
-def test_find_likeliest_start__a_start_that_climbs_late_is_found(seed):
+def test_find_likeliest_start__a_start_that_climbs_late_is_found(seed, monkeypatch):
     # a class of 5 %: after ten passes, the split that ends highest is not yet ahead; at least 10 of 12 runs missed it
+    # the search alone: votes here contradict the truth
+    monkeypatch.setattr(fitting, "SCREENING", replace(fitting.SCREENING, vote_cost=0.0))
     crowd, log = draw_rare(seed)
     source = CountedLabels.from_log(log)
     alone = pmf.crowd.aggregate(log, "robust", em=False)
@@ -113,8 +118,8 @@ def test_find_likeliest_start__two_classes_cannot_be_split():
     start = CrowdModel.from_probabilities(np.ones(2), rng.random((4, 2, 2)))
     found = find_likeliest_start(source, start, rng, limits=TEN)
     assert found.n_passes == 10
-    # ten passes from each of two starts, and one for the shares of the votes
-    assert source.n_passes == 21
+    # ten passes from each of two starts, one for the shares of the votes, and the votes of both and of the longer run
+    assert source.n_passes == 24
 
 
 def test_find_likeliest_start__no_task_one_class_one_pass():
@@ -155,3 +160,37 @@ def test_fit_labels__a_start_that_contradicts_the_votes_is_refused(is_collapsed)
     assert reason
     weights = LogWeights.from_model(fit.parameters, with_votes=False)
     assert (source.find_posteriors(weights).argmax(axis=1) == truth).mean() > 0.7
+
+
+@pytest.mark.parametrize(("gain", "informed", "taken"), [(4, 3, 0), (8, 3, 1), (4, 0, 1)])
+def test_take_likeliest__a_task_that_contradicts_informed_votes_costs_half_a_nat(
+    gain, informed, taken
+):
+    # 10 of 50 tasks are of the second class, by the votes of three workers
+    task, worker = np.divmod(np.arange(150), 3)
+    log = pmf.crowd.read_labels({"task": task, "worker": worker, "label": (task >= 40).astype(int)})
+    source = LabelsInMemory.from_log(log)
+    named, blind = np.array([[0.9, 0.1], [0.1, 0.9]]), np.full((2, 2), 0.5)
+    fits = []
+    for confusion, log_likelihood in ((named, -100.0), (blind, -100.0 + gain)):
+        model = CrowdModel.from_probabilities(
+            np.array([40.0, 10.0]), np.repeat(confusion[None], 3, axis=0)
+        )
+        fits.append(State(model, log_likelihoods=(log_likelihood / 50,)))
+    kept = fitting._take_likeliest(source, np.arange(3) < informed, fits)
+    assert kept is fits[taken]
+
+
+@pytest.mark.filterwarnings("ignore:no task has:pmflib.IdentificationWarning")
+@pytest.mark.parametrize("n_labels", [1, 3])
+def test_aggregate__too_few_labels_for_free_matrices_use_the_default(n_labels):
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 3, 600)
+    task = np.repeat(np.arange(600), n_labels)
+    worker = np.concatenate([rng.choice(150, n_labels, replace=False) for _ in range(600)])
+    label = np.where(rng.random(task.size) < 0.6, truth[task], rng.integers(0, 3, task.size))
+    log = pmf.crowd.read_labels({"task": task, "worker": worker, "label": label})
+    with pytest.warns(IdentificationWarning, match="too few labels"):
+        found = pmf.crowd.aggregate(log, "robust")
+    np.testing.assert_array_equal(found.posterior, pmf.crowd.aggregate(log).posterior)
+    assert "too few labels" in found.reason

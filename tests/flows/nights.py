@@ -11,6 +11,7 @@ from tests.pipelines import make_schema
 
 STAGES = (
     "ingest",
+    "rake",
     "count",
     "check_quality",
     "select",

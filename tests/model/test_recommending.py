@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import pmflib as pmf
 from pmflib.core.errors import QuestionError, SchemaError
+from pmflib.core.options import Recommendations
 from pmflib.kernels.recommending import select_best
-from pmflib.model.recommending import Recommendations, Recommender
+from pmflib.model.recommending import Recommender
 
 N_ITEMS, N_LEVELS = 6, 3
 

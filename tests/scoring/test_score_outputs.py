@@ -1,17 +1,23 @@
 """Predictions are published only if they are those of all samples."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.scoring.outputs import claim_output, claim_parts, publish_folder, publish_parts
-from pmflib.store.table_files import hold_output
+from pmflib.store.table_files import ACCOUNT, hold_output
 
 
 def write_parts(folder, *sizes):
     for index, size in enumerate(sizes):
-        pq.write_table(pa.table({"row": range(size)}), folder / f"part-{index:05}.parquet")
+        # two rows for each sample
+        table = pa.table({"row": range(2 * size)})
+        account = json.dumps({"rows_in": size + 1, "rows_quarantined": 1})
+        table = table.replace_schema_metadata({ACCOUNT: account})
+        pq.write_table(table, folder / f"part-{index:05}.parquet")
 
 
 def test_publish_folder__part_that_another_took_away(tmp_path):

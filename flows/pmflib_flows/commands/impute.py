@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pmflib.core.errors import ConfigError
 from pmflib.core.texts import show_text
-from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, publish_answer
+from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, check_request, publish_answer
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 
 
@@ -37,24 +36,12 @@ def impute(
     as_json: AsJson = False,
 ) -> None:
     """Impute missing answers with draws from the live model; writes every row once per draw."""
-    from pmflib.ingest.source_paths import check_output, make_absolute
+    from pmflib.ingest.source_paths import make_absolute
     from pmflib.scoring.accounts import describe_unknown
-    from pmflib.scoring.outputs import check_output_folder
-    from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import impute_flow
 
     checked = load_pipeline(config)
-    if output is not None and output.suffix:
-        check_suffix(output)
-    elif output is not None:
-        check_output_folder(output)
-    if output is not None:
-        paths = [*checked.source_paths, data] if data else checked.source_paths
-        check_output(paths, output, checked.source.suffixes)
-    if keep and not (checked.source.layout == "wide" and checked.source.sample is None):
-        raise ConfigError(
-            "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
-        )
+    check_request(checked, data, keep, output)
     with progress_shown(as_json):
         reference = impute_flow(
             str(config),
@@ -63,7 +50,7 @@ def impute(
             columns=tuple(keep.split(",")) if keep else (),
             seed=seed,
         )
-    answer = publish_answer(checked, reference, output, data, rows_per_sample=draws)
+    answer = publish_answer(checked, reference, output, data)
     answer["draws"] = draws
     if as_json:
         print_json(answer)

@@ -171,6 +171,33 @@ def _score_live(
     return publish_answer(checked, reference, output, data, is_joined=bool(questions))
 
 
+def check_request(
+    config: PipelineConfig, data: str | None, keep: str | None, output: Path | None
+) -> None:
+    """Check, before hours of work, the columns to copy and the output of a command on samples.
+
+    Raises
+    ------
+    ConfigError
+        If columns are to be copied of samples with identifiers, or the output exists and holds something else.
+    """
+    from pmflib.ingest.source_paths import check_output
+    from pmflib.scoring.outputs import check_output_folder
+    from pmflib.store.table_files import check_suffix
+
+    if output is not None and output.suffix:
+        check_suffix(output)
+    elif output is not None:
+        check_output_folder(output)
+    if output is not None:
+        paths = [*config.source_paths, data] if data else config.source_paths
+        check_output(paths, output, config.source.suffixes)
+    if keep and not (config.source.layout == "wide" and config.source.sample is None):
+        raise ConfigError(
+            "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
+        )
+
+
 def publish_answer(
     config: PipelineConfig,
     reference: Reference,
@@ -178,7 +205,6 @@ def publish_answer(
     data: str | None,
     *,
     is_joined: bool = False,
-    rows_per_sample: int = 1,
 ) -> dict[str, Any]:
     """Write results on samples to the requested location.
 
@@ -194,8 +220,6 @@ def publish_answer(
         New samples; None for those of the pipeline.
     is_joined
         Whether the results are one table, as for answers to questions.
-    rows_per_sample
-        Number of rows per sample.
 
     Returns
     -------
@@ -223,8 +247,7 @@ def publish_answer(
             if is_joined:
                 join_files(folder, output, described=described)
             else:
-                n_rows = entry.summary["samples"] * rows_per_sample
-                answer |= publish_parts(folder, output, n_rows, described)
+                answer |= publish_parts(folder, output, entry.summary["samples"], described)
             paths = [output.parent / name for name in mark_files(output)]
             remember_export(store, reference.kind, output, paths)
         answer["output"] = str(output)

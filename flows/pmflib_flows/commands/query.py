@@ -54,6 +54,13 @@ def query(
             "probability in the samples without it, for example .1. Only for P and E."
         ),
     ] = None,
+    margins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="CSV file with the known number of each level of a variable. The model is raked to it, "
+            "and answers alone; may be repeated. Margins of every run belong in section margins."
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -73,6 +80,10 @@ def query(
         raise ConfigError(f"give a question, or --file with a question on each line{hint}")
     if source not in ("both", "counts", "model"):
         raise ConfigError(f"--from is {source!r}; give both, counts or model")
+    if margins and source == "counts":
+        raise ConfigError(
+            "--from is counts, and --margins rakes the model; leave one of them out, or give section margins"
+        )
     seconds = _read_budget(budget)
     asked = [("", question)] if file is None else _read_questions(file)
     checked = load_pipeline(config)
@@ -87,6 +98,9 @@ def query(
             client = stack.enter_context(open_workers_late(checked, address))
         asker = _Asker(open_store(checked), checked.name, seconds, client)
         models = [asker.open(name) for name in names]
+        if margins:
+            # the samples are not raked, and cannot correct the model
+            models, source = [(model.rake(margins), None) for model, _ in models], "model"
         _count_all(models, [text for _, text in asked], source)
         options = {"top": top, "source": source, "level": level, "shift": shift}
         found = [_answer(models, text, origin, options) for origin, text in asked]

@@ -18,7 +18,12 @@ from pmflib.core.texts import mask_secrets
 from pmflib.ingest.options import DatasetOptions, SchemaOptions, Section, SourceOptions, abridge
 from pmflib.ingest.source_paths import escape_text, read_as_text, would_find_store
 from pmflib.schema import Schema
-from pmflib_tasks.config.data_sections import QualityConfig, StoreConfig, WindowConfig
+from pmflib_tasks.config.data_sections import (
+    MarginsConfig,
+    QualityConfig,
+    StoreConfig,
+    WindowConfig,
+)
 from pmflib_tasks.config.model_sections import (
     QUICK,
     CrowdConfig,
@@ -96,6 +101,7 @@ class PipelineConfig(Section):
     source: SourceOptions
     schema_: Annotated[SchemaOptions, Field(alias="schema")] = SchemaOptions()
     window: WindowConfig = WindowConfig()
+    margins: MarginsConfig = MarginsConfig()
     store: StoreConfig = StoreConfig()
     model: ModelConfig
     em: EMConfig = EMConfig()
@@ -132,7 +138,8 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _check_paths(self) -> PipelineConfig:
         beside = [path for path in (self.crowd.known, self.crowd.classifier) if path is not None]
-        for path in (self.base, self.store.path, self.schema_.file, *beside, *self.source_paths):
+        beside += [*self.margins.files, *self.source_paths]
+        for path in (self.base, self.store.path, self.schema_.file, *beside):
             if "\0" in path:
                 raise ValueError(
                     f"the path {abridge(path)} has a NUL byte, which no file name may hold"

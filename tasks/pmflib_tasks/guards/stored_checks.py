@@ -27,7 +27,7 @@ from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.ingest.dataset.spills import Spill, is_among
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import FileStep, list_file_steps
+from pmflib.store.dataset import FileStep, list_file_steps, read_content
 from pmflib.store.file_digests import holds, read_checked
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.dependence_guards import can_compare, count_inside, measure_young
@@ -231,6 +231,10 @@ def _compare_with_live(
         measured += _skip(FILE_GUARDS, "no new rows to compare")
     if now["counts"].digest == last["counts"].digest:
         measured += _skip(PAIR_GUARDS, "no new samples to compare")
+    elif any("raking" in read_content(store, each["dataset"]) for each in (now, last, live)):
+        measured += _skip(
+            PAIR_GUARDS, "weights were raked again, and counts of all samples changed"
+        )
     elif schema.n_levels > MOST_LEVELS:
         reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
         measured += _skip(PAIR_GUARDS, reason)

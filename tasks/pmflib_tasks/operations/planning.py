@@ -200,7 +200,10 @@ def plan_run(
         notes.append("time: no run of this pipeline has ended yet, and says what stages take")
     tasks = count_tasks(config, schema, workers.n_threads, history.account, rows, rank)
     stages = []
-    for stage in list(dict.fromkeys(["ingest", "count", *longest, *plans])):
+    names = dict.fromkeys(["ingest", "rake", "count", *longest, *plans])
+    if not config.margins.are_known:
+        del names["rake"]
+    for stage in names:
         record = longest.get(stage)
         seconds = None
         if record is not None and rows is not None:

@@ -24,6 +24,7 @@ from pmflib.store.sample_blocks import (
     read_blocks,
     scale_blocks,
 )
+from pmflib_tasks.rake import compare_margins
 from pmflib_tasks.scoring.evaluation import make_partition_seed
 
 MAX_ROUNDS = 20
@@ -241,7 +242,7 @@ def find_obstacle(store: Store, new: Reference, live: Reference) -> str:
     # with different held-out folds, one model would be evaluated on training data of the other
     if made is None or made.options.get("train") != entry.options.get("train"):
         return "other folds are held out than when the live model was made"
-    return ""
+    return compare_margins(store, made.inputs["dataset"], entry.inputs["dataset"])
 
 
 ModelKind = Literal["traits", "classes"]

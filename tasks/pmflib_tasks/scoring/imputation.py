@@ -69,16 +69,11 @@ class TableImputer:
         facts = {
             "model": digest_model(model),
             "schema": model.schema.digest,
-            "draws": str(self.rows_per_sample),
+            "draws": str(len(self._draw_models)),
             "seed": str(seed),
             **(metadata or {}),
         }
         self.metadata = {f"pmf.{name}": text for name, text in facts.items()}
-
-    @property
-    def rows_per_sample(self) -> int:
-        """Number of draws."""
-        return len(self._draw_models)
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -110,10 +105,10 @@ class TableImputer:
             for draw, model in enumerate(self._draw_models)
         ]
         columns: dict[str, pa.Array | pa.ChunkedArray] = {
-            name: pa.chunked_array([column] * self.rows_per_sample)
+            name: pa.chunked_array([column] * len(filled))
             for name, column in (origins or {}).items()
         }
-        numbers = np.arange(1, self.rows_per_sample + 1, dtype=np.int16)
+        numbers = np.arange(1, len(filled) + 1, dtype=np.int16)
         columns[DRAW] = pa.array(np.repeat(numbers, len(codes)))
         stacked = np.concatenate(filled)
         for position, variable in enumerate(self.model.schema):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +24,14 @@ from pmflib.ingest.sources import find_sources
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path
-from pmflib.store.dataset import list_layers, read_source
+from pmflib.store.dataset import list_layers
 from pmflib.store.sample_blocks import (
     read_block,
     read_origins,
     read_replicates,
     read_sampling_units,
 )
+from pmflib.store.sample_designs import StoredDesign
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +92,13 @@ def read_samples(
     whole = concatenate_blocks(blocks, schema.offsets)
     design = None
     if whole.weights is not None and replicates:
-        source = read_source(store, dataset)
-        made = {"method": source["replicate_method"], "fay": source.get("fay")}
-        made |= {"factors": source.get("replicate_factors"), "decimals": 0}
+        stored = StoredDesign.open(store, dataset)
+        assert stored is not None
+        assert stored.record is not None
+        made: Any = {"method": "JKn", "factors": stored.record.factors, "decimals": 0}
         design = SurveyDesign(whole.weights, replicates=np.concatenate(replicates), **made)
+        # other methods than this one have other degrees of freedom
+        design.record = stored.record
     elif whole.weights is not None:
         strata, psus = np.concatenate(units).T if units else (None, None)
         # a single unit has no variance: only weights are used, as in answers

@@ -150,7 +150,7 @@ def _list_outdated(store: Store, pipeline: str) -> dict[str, str]:
         run.stages[stage].identity: stage
         for run in runs
         if run is not None
-        for stage in ("dataset", "counts")
+        for stage in ("encoded", "dataset", "counts")
         if stage in run.stages
     }
 

@@ -1,0 +1,542 @@
+"""Latent transition models: states of people in waves, the answers they give there, and the moves between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from pmflib.core.arrays import (
+    FLOOR,
+    FloatArray,
+    IntArray,
+    Parameters,
+    check_whole,
+    list_owners,
+    sum_blocks,
+)
+from pmflib.core.blocks import Block, DenseBlock, weigh_rows
+from pmflib.core.errors import PmfError
+from pmflib.display.summary import (
+    Summarised,
+    Summary,
+    SummaryTable,
+    cut,
+    format_count,
+    percent,
+)
+from pmflib.kernels.transitions import add_paths, find_paths, score_paths
+from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.state_descriptions import tabulate_states
+from pmflib.schema import Schema
+from pmflib.schema.waves import Waves
+from pmflib.store.caches import find_local_path
+from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
+
+KIND = "transition model"
+"""Attribute ``kind`` of the Zarr group of a model."""
+MOST_STATES = 12
+"""Number of states up to which a summary has a table of their transitions."""
+
+
+class Chain(NamedTuple):
+    """Parameters of a chain: those of `TransitionModel`."""
+
+    initial: FloatArray
+    transitions: FloatArray
+    emissions: FloatArray
+
+    def take_logs(self) -> Chain:
+        """Return the floored logarithms."""
+        return Chain(*(np.log(np.maximum(each, FLOOR)) for each in self))
+
+    def log_emissions(self) -> Chain:
+        """Return the chain with floored logarithms of its emissions, as passes need it."""
+        return self._replace(emissions=self.take_logs().emissions)
+
+    def take_states(self, order: IntArray) -> Chain:
+        """Return the chain with its states in another order."""
+        initial, transitions, emissions = self
+        moved = transitions[:, order[:, None], order]
+        return Chain(initial[order], moved, np.ascontiguousarray(emissions[:, order]))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainLayout:
+    """Tables of a chain, laid out like the factors of latent classes, for any number of states.
+
+    The tables are the PMFs of the questions, of one wave where measurement is invariant, followed by transition
+    matrices: a matrix is a variable whose levels are the next states. Equalities are ties: several levels, or steps
+    between waves, have one table.
+
+    Parameters
+    ----------
+    waves, ties
+        int64 of shape (n_levels,): wave of each level of the schema, and its row of the tables.
+    steps
+        int64 of shape (n_waves - 1,): number of the matrix from each wave to the next.
+    base_offsets
+        int64 of shape (n_questions + 1,): offsets of the questions in the tables.
+    offsets
+        int64 of shape (n_variables + 1,): offsets of the schema.
+    """
+
+    waves: IntArray
+    ties: IntArray
+    steps: IntArray
+    base_offsets: IntArray
+    offsets: IntArray
+
+    @classmethod
+    def make(
+        cls, schema: Schema, waves: Waves, *, homogeneous: bool = True, invariant: bool = True
+    ) -> ChainLayout:
+        """Lay out the tables of models with equal transitions between all waves, and equal PMFs in all, or not."""
+        own_waves, questions = waves.find_places(schema)
+        offsets, owners = schema.offsets, list_owners(schema.offsets)
+        sizes = schema.cardinalities
+        if invariant:
+            sizes = sizes[waves.first_positions]
+        base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        starts = base[questions] if invariant else offsets[:-1]
+        ties = np.arange(schema.n_levels) + (starts - offsets[:-1])[owners]
+        steps = np.zeros(waves.n_waves - 1, np.int64)
+        if not homogeneous:
+            steps = np.arange(waves.n_waves - 1)
+        return cls(own_waves[owners], ties, steps, base, offsets)
+
+    @property
+    def n_matrices(self) -> int:
+        """Return the number of transition matrices."""
+        return int(self.steps.max(initial=-1)) + 1
+
+    def find_offsets(self, rank: int) -> IntArray:
+        """Return the offsets of questions and transition matrices: int64 of shape (n_tables + 1,)."""
+        own = self.base_offsets[-1] + rank * np.arange(1, self.n_matrices + 1)
+        return np.concatenate([self.base_offsets, own])
+
+    def find_steps(self, rank: int) -> IntArray:
+        """Return the first row of the transitions from each wave in the tables: int64 of shape (n_waves - 1,)."""
+        return np.asarray(self.base_offsets[-1] + rank * self.steps)
+
+    def split(self, parameters: Parameters) -> Chain:
+        """Return the chain of initial shares (rank,) and tables (n_table_rows, rank)."""
+        initial, tables = parameters
+        rank = initial.size
+        rows = self.find_steps(rank)[:, None] + np.arange(rank)
+        moved = np.ascontiguousarray(tables[rows].transpose(0, 2, 1))
+        return Chain(initial, moved, np.ascontiguousarray(tables[self.ties]))
+
+    def join(self, chain: Chain) -> Parameters:
+        """Return initial shares and tables of a chain that has the equalities of the layout."""
+        rank = chain.initial.size
+        tables = np.empty((int(self.find_offsets(rank)[-1]), rank))
+        tables[self.ties] = chain.emissions
+        rows = self.find_steps(rank)[:, None] + np.arange(rank)
+        tables[rows] = chain.transitions.transpose(0, 2, 1)
+        return chain.initial, tables
+
+    def score(self, block: Block, chain: Chain, posteriors: FloatArray | None = None) -> FloatArray:
+        """Compute the log-probability of valid rows, and fill in the posteriors of their states.
+
+        Parameters
+        ----------
+        block
+            The rows.
+        chain
+            From `Chain.log_emissions`.
+        posteriors
+            float64 of shape (n_rows, n_waves, n_states), or None.
+        """
+        if posteriors is None:
+            posteriors = np.empty((0, self.steps.size + 1, chain.initial.size))
+        log_probs, rows = np.empty(block.n_rows), list_rows(block, self.offsets)
+        score_paths(rows, self.waves, tuple(chain), self.make_work(chain), log_probs, posteriors)
+        return log_probs
+
+    def make_work(self, chain: Chain) -> tuple[FloatArray, ...]:
+        """Return the arrays that kernels work in: three of shape (n_waves, n_states)."""
+        return tuple(np.empty((3, self.steps.size + 1, chain.initial.size)))
+
+
+def sum_paths(
+    block: Block,
+    layout: ChainLayout,
+    chain: Chain,
+    state_mass: FloatArray,
+    table_mass: FloatArray,
+) -> float:
+    """Add the expected counts of the rows of a block, and return their log-likelihood, nats.
+
+    Parameters
+    ----------
+    block, layout
+        The rows, valid, and the tables.
+    chain
+        From `Chain.log_emissions`.
+    state_mass, table_mass
+        float64 of shapes (n_sums, n_states) and (n_sums, n_table_rows, n_states), grow: of all rows together with
+        ``n_sums`` of 1, or of each row.
+    """
+    steps = layout.find_steps(chain.initial.size)
+    rows = *list_rows(block, layout.offsets), weigh_rows(block)
+    ties = layout.waves, layout.ties, steps
+    return float(
+        add_paths(rows, ties, tuple(chain), layout.make_work(chain), state_mass, table_mass)
+    )
+
+
+def list_rows(block: Block, offsets: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the observed levels of the rows of a block, as the kernels take them."""
+    sparse = block.to_sparse(offsets)
+    return np.asarray(sparse.indptr, np.int64), np.asarray(sparse.indices, np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class TransitionModel(Summarised):
+    """A hidden Markov model of panel data: each person is in a latent state in every wave.
+
+    Answers of a wave are independent given the state in that wave; the state depends on the one before. Persons may
+    miss waves and answers, which are summed out exactly. With one wave the model is a latent class model.
+
+    Parameters
+    ----------
+    initial
+        float64 of shape (n_states,): shares of the states in the first wave.
+    transitions
+        float64 of shape (n_waves - 1, n_states, n_states): ``transitions[w, s, t]`` is the probability of state t in
+        wave w + 1 given state s in wave w; rows sum to 1.
+    emissions
+        float64 of shape (n_levels, n_states): PMFs of all variables given the state in their wave, stacked.
+    schema
+        Variables, one for each question and wave.
+    waves
+        Variables of each wave.
+    homogeneous
+        Whether all transition matrices are equal by construction.
+    invariant
+        Whether a question has equal PMFs in all waves by construction.
+    origin
+        How the model was fitted, as plain JSON types.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not agree, or PMFs do not sum to 1.
+    """
+
+    initial: FloatArray
+    transitions: FloatArray
+    emissions: FloatArray
+    schema: Schema
+    waves: Waves
+    homogeneous: bool = True
+    invariant: bool = True
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rank, n_waves = self.initial.size, self.waves.n_waves
+        expected = ((rank,), (n_waves - 1, rank, rank), (self.schema.n_levels, rank))
+        for name, values, shape in zip(Chain._fields, self.chain, expected, strict=True):
+            if values.shape != shape or not np.all((values >= 0) & (values < np.inf)):
+                raise PmfError(
+                    f"{name} has shape {values.shape}, or a value that is no probability; {n_waves} waves and "
+                    f"{rank} states need {shape}, at least 0"
+                )
+        sums = [self.initial.sum(), *self.transitions.sum(axis=2).ravel()]
+        sums += [*sum_blocks(self.emissions, self.schema.offsets).ravel()]
+        if np.abs(np.array(sums) - 1).max() > 1e-6:
+            raise PmfError("initial, transitions or emissions do not sum to 1; normalise them")
+
+    def __repr__(self) -> str:
+        """Return the sizes of the model."""
+        return f"TransitionModel({self.n_states} states, {self.n_waves} waves, {self.schema.n_variables} variables)"
+
+    @property
+    def chain(self) -> Chain:
+        """Initial shares, transitions and emissions."""
+        return Chain(self.initial, self.transitions, self.emissions)
+
+    @property
+    def layout(self) -> ChainLayout:
+        """Tables of the model."""
+        ties = {"homogeneous": self.homogeneous, "invariant": self.invariant}
+        return ChainLayout.make(self.schema, self.waves, **ties)
+
+    @property
+    def n_states(self) -> int:
+        """Number of latent states."""
+        return self.initial.size
+
+    @property
+    def n_waves(self) -> int:
+        """Number of waves."""
+        return self.waves.n_waves
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters: of the initial shares, and of every distinct transition matrix and PMF."""
+        offsets = self.layout.find_offsets(self.n_states)
+        return self.n_states - 1 + self.n_states * int((np.diff(offsets) - 1).sum())
+
+    @property
+    def shares(self) -> FloatArray:
+        """Shares of the states in every wave: float64 of shape (n_waves, n_states)."""
+        found = [self.initial]
+        for moves in self.transitions:
+            found.append(found[-1] @ moves)
+        return np.array(found)
+
+    def sort_states(self) -> Self:
+        """Return the model with its states by their mean share over waves, the largest first."""
+        order = np.argsort(-self.shares.mean(axis=0).round(9), kind="stable")
+        return replace(self, **self.chain.take_states(order)._asdict())
+
+    def wave(self, wave: int) -> JointPMF:
+        """Return the joint PMF of the answers in one wave: latent classes with the shares of the states there.
+
+        Parameters
+        ----------
+        wave
+            Number of the wave, from 0.
+
+        Raises
+        ------
+        PmfError
+            If there is no such wave, or nothing was asked in it.
+        """
+        self._check_wave(wave, self.n_waves)
+        return self._take_variables(self.waves.positions[wave], self.shares[wave])
+
+    def _take_variables(self, positions: IntArray, prior: FloatArray) -> JointPMF:
+        kept = positions[positions >= 0].tolist()
+        if not kept:
+            raise PmfError("the wave has no variables; take one in which something was asked")
+        rows = np.concatenate([self.emissions[self.schema.rows_of(at)] for at in kept])
+        own = Schema(tuple(self.schema[at] for at in kept), missing=self.schema.missing)
+        return JointPMF(prior / prior.sum(), rows, own, self.origin)
+
+    def _check_wave(self, wave: object, n_waves: int) -> None:
+        check_whole("wave", wave)
+        assert isinstance(wave, int | np.integer)
+        if not 0 <= wave < n_waves:
+            raise PmfError(f"wave is {wave}, outside [0, {n_waves}); waves are counted from 0")
+
+    def log_prob(self, table: object) -> FloatArray:
+        """Return the log-probability of the observed cells of each person.
+
+        Parameters
+        ----------
+        table
+            Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode; a row per person.
+
+        Returns
+        -------
+        float64 of shape (n_rows,), nats; 0 for a row with nothing observed.
+
+        Raises
+        ------
+        SchemaError
+            If the table does not fit the schema.
+        """
+        return self._score(self.schema.encode(table))
+
+    def posterior(self, table: object) -> FloatArray:
+        """Return the posteriors of the states in every wave, given the answers of all waves.
+
+        Returns
+        -------
+        float64 of shape (n_rows, n_waves, n_states), sums of 1; the shares for a row with nothing observed.
+        """
+        codes = self.schema.encode(table)
+        posteriors = np.empty((len(codes), self.n_waves, self.n_states))
+        self._score(codes, posteriors)
+        return posteriors
+
+    def _score(self, codes: IntArray, posteriors: FloatArray | None = None) -> FloatArray:
+        return self.layout.score(DenseBlock(codes), self.chain.log_emissions(), posteriors)
+
+    def predict_states(self, table: object) -> IntArray:
+        """Return the most probable path of states of each person, by Viterbi's algorithm.
+
+        Returns
+        -------
+        int64 of shape (n_rows, n_waves). The path as a whole is the most probable one; the most probable state of each
+        wave by itself is ``posterior(table).argmax(axis=2)``.
+
+        References
+        ----------
+        Viterbi (1967), IEEE Transactions on Information Theory 13(2).
+        """
+        codes = self.schema.encode(table)
+        paths = np.empty((len(codes), self.n_waves), np.int64)
+        shape = self.n_waves, self.n_states
+        rows = list_rows(DenseBlock(codes), self.schema.offsets)
+        work = np.empty(shape), np.zeros(shape, np.int64)
+        find_paths(rows, self.layout.waves, tuple(self.chain.take_logs()), work, paths)
+        return paths
+
+    def predict_proba(self, table: object, variable: str | int) -> FloatArray:
+        """Return the PMF of a variable for each person, given all other answers, before and after its wave.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality), rows sum to 1; the column of the variable itself may be absent.
+        """
+        position = self.schema.position(variable)
+        codes = self.schema.encode(table, hidden=self.schema.names[position])
+        wave = int(self.waves.find_places(self.schema)[0][position])
+        return self._mix(self.posterior(codes)[:, wave], position)
+
+    def forecast(self, table: object, wave: int | None = None) -> dict[str, FloatArray]:
+        """Return the PMFs of the answers in a wave for each person, given the answers in the waves before it.
+
+        Parameters
+        ----------
+        table
+            As for `log_prob`; answers in this wave and later ones are not used.
+        wave
+            Number of the wave, from 0; by default the wave after the last, for which the last transitions and the PMFs
+            of the questions are taken to hold on.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality) by variable of that wave; for the wave after the last, by variable of the
+        first wave that has the question.
+
+        Raises
+        ------
+        PmfError
+            If there is no such wave, or it is the one after the last of a model with one wave, or whose transitions or
+            measurement are not equal in all waves.
+        """
+        wave = self.n_waves if wave is None else wave
+        self._check_wave(wave, self.n_waves + 1)
+        codes = self.schema.encode(table).copy()
+        codes[:, self.waves.find_places(self.schema)[0] >= wave] = -1
+        if wave < self.n_waves:
+            states, positions = self.posterior(codes)[:, wave], self.waves.positions[wave]
+        else:
+            if not (self.homogeneous and self.invariant) or self.n_waves == 1:
+                raise PmfError(
+                    f"wave is {wave}, after the last; the model has one wave, or other transitions or PMFs in each: "
+                    "fit two waves or more with homogeneous=True and invariant=True"
+                )
+            before = self.posterior(codes)[:, -1]
+            states = sum(before[:, s, None] * self.transitions[-1, s] for s in range(self.n_states))
+            positions = self.waves.first_positions
+        kept = positions[positions >= 0].tolist()
+        return {self.schema.names[at]: self._mix(states, at) for at in kept}
+
+    def _mix(self, states: FloatArray, position: int) -> FloatArray:
+        """Return PMFs of a variable (n_rows, cardinality); not by BLAS, whose last bits depend on threads."""
+        factor = self.emissions[self.schema.rows_of(position)]
+        mixed = np.zeros((len(states), len(factor)))
+        for state in range(self.n_states):
+            mixed += states[:, state, None] * factor[:, state]
+        return mixed
+
+    def sample(self, n_rows: int, rng: np.random.Generator | int) -> IntArray:
+        """Draw people from the model.
+
+        Returns
+        -------
+        Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing.
+        """
+        check_whole("n_rows", n_rows)
+        rng = np.random.default_rng(rng)
+        codes = np.empty((n_rows, self.schema.n_variables), self.schema.code_dtype)
+        states = np.zeros(n_rows, np.int64)
+        for wave, positions in enumerate(self.waves.positions):
+            moves = self.transitions[wave - 1] if wave else self.initial[None]
+            states = _draw(moves[states], rng)
+            for position in positions[positions >= 0].tolist():
+                factor = self.emissions[self.schema.rows_of(position)]
+                codes[:, position] = _draw(factor.T[states], rng)
+        return codes
+
+    def summary(self) -> Summary:
+        """Return the states with what distinguishes them, their shares by wave, and the transitions."""
+        facts = (
+            ("waves", format_count(self.n_waves)),
+            ("variables", format_count(self.schema.n_variables)),
+            ("latent states", format_count(self.n_states)),
+            ("free parameters", format_count(self.n_parameters)),
+            ("transitions", "equal between all waves" if self.homogeneous else "free"),
+            ("measurement", "equal in all waves" if self.invariant else "free"),
+        )
+        of_state = [f">state {state}" for state in range(min(self.n_states, MOST_STATES))]
+        rows = [
+            (f"{wave} ({cut(next(filter(None, names), ''))})", *map(percent, own[:MOST_STATES]))
+            for wave, (names, own) in enumerate(
+                zip(self.waves.names, self.shares.tolist(), strict=True)
+            )
+        ]
+        shares = SummaryTable(
+            "Shares of the states by wave", ("wave", *of_state), rows, len(rows), "model.shares"
+        )
+        moves = [
+            (
+                f"{wave} to {wave + 1}",
+                f"state {state}",
+                *(f"{each:.3f}" for each in own[:MOST_STATES]),
+            )
+            for wave, matrix in enumerate(
+                self.transitions[: 1 if self.homogeneous else None].tolist()
+            )
+            for state, own in enumerate(matrix[:MOST_STATES])
+        ]
+        if self.homogeneous:
+            moves = [("any", *row[1:]) for row in moves]
+        title = "Transitions: probability of the state in the next wave"
+        columns = ("waves", "from", *of_state)
+        tables = [shares, SummaryTable(title, columns, moves, len(moves), "model.transitions")]
+        pooled = self._take_variables(self.waves.first_positions, self.shares.mean(axis=0))
+        headline = f"Latent transitions of {self.n_states} states over {self.n_waves} waves"
+        return Summary(headline, facts, (), (tabulate_states(pooled), *tables[: 1 + bool(moves)]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a Zarr group that `load` can read; the folder must not exist."""
+        arrays = {
+            "initial": (self.initial, ("state",)),
+            "transitions": (self.transitions, ("step", "state", "next_state")),
+            "emissions": (self.emissions, ("level", "state")),
+        }
+        attributes = {
+            "kind": KIND,
+            "units": "probability",
+            "schema": self.schema.to_json(),
+            "waves": [list(own) for own in self.waves.names],
+            "homogeneous": self.homogeneous,
+            "invariant": self.invariant,
+            "origin": dict(self.origin),
+        }
+        write_arrays(Path(path), arrays, attributes)
+
+    @classmethod
+    def load(cls, path: str | Path) -> TransitionModel:
+        """Read a model written by `save`, from a folder or the URL of an object store.
+
+        Raises
+        ------
+        StoreError
+            If the group is missing, damaged, or not a transition model.
+        """
+        folder = find_local_path(path)
+        check_expansion(folder)
+        arrays, attributes = read_arrays(folder, list(Chain._fields), kind=KIND)
+        with refuse_damage(folder):
+            schema = Schema.from_json(attributes["schema"])
+            waves = Waves.find(schema, attributes["waves"])
+            chain = Chain(*(arrays[name] for name in Chain._fields))
+            is_equal = bool(attributes["homogeneous"]), bool(attributes["invariant"])
+            return cls(*chain, schema, waves, *is_equal, attributes["origin"])
+
+
+def _draw(pmfs: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw a position from each row of PMFs."""
+    edges = np.cumsum(pmfs, axis=1)
+    return np.asarray((rng.random((len(pmfs), 1)) * edges[:, -1:] >= edges[:, :-1]).sum(axis=1))
