@@ -35,8 +35,6 @@ BATCH_VALUES = 1 << 20
 """Maximum number of values in memory at a time: 8 MiB."""
 LEAST_FACTOR = 1e-150
 """Floor of the factors by which a posterior is divided; its inverse times any probability is finite."""
-COLUMNS = ("rank", "item", "value", "ratings", "answers")
-"""Columns of a table of recommendations, after those that identify samples."""
 
 
 class Recommender:

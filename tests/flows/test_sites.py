@@ -193,6 +193,7 @@ def test_run__refuses_counts_that_do_not_fit(pipeline):
             {"source": {"path": "a.csv", "layout": "wide", "sample": "id", "weight": "w"}},
             r"source\.weight",
         ),
+        ({"margins": {"tables": {"a": {"x": 60, "y": 40}}}}, r"section \[margins\]"),
     ],
 )
 def test_config__refuses_what_needs_rows_of_all_sites(sections, words):

@@ -233,6 +233,7 @@ class PipelineConfig(Section):
             f"model.method = {self.model.method!r}": self.model.method in SAMPLE_METHODS,
             f"model.dependence = {self.model.dependence!r}": self.model.dependence != "none",
             "source.weight": self.source.weight is not None,
+            "section [margins]": self.margins.are_known,
             "section [em] (EM, averages and a target)": self.em != EMConfig(),
         }
         if named := [name for name, is_given in refused.items() if is_given]:
