@@ -186,8 +186,9 @@ def read_frame(name: str, most: int = MAX_ROWS, seed: int = 0) -> tuple[pd.DataF
         target = target > 0 if column in ("kids", "visits") else target
     elif name == "wide":
         rng = np.random.default_rng(0)
-        frame = pd.DataFrame(rng.normal(size=(MOST_DRAFTED, 200)).round(3))
-        target = np.where(frame[0].abs() < 0.3, 1, 2 * (frame[1] > 1))
+        numbers = rng.normal(size=(MOST_DRAFTED, 200)).round(3)
+        frame = pd.DataFrame(numbers).add_prefix("x")
+        target = np.where(np.abs(numbers[:, 0]) < 0.3, 1, 2 * (numbers[:, 1] > 1))
     else:
         frame, target = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True, as_frame=True)
         target = bin_column(target, 3) if target.nunique() > 20 else target
