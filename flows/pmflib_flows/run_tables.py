@@ -260,6 +260,8 @@ def make_labels_table(found: LabelSummary) -> Group:
 
 def describe_agreement(found: LabelSummary) -> Iterator[str]:
     """Yield lines on the result of a label log: agreement, tasks to ask again, suspicious workers."""
+    from pmflib.crowd.confidence import describe_sureness  # other runs do without its import
+
     if found.compared_labels == 0 and found.labels and not found.known and len(found.classes) > 1:
         yield (
             "no task has two labels: how good workers are cannot be seen, and confidence is what is assumed of them; "
@@ -277,6 +279,8 @@ def describe_agreement(found: LabelSummary) -> Iterator[str]:
         )
     if found.majority_agreement is not None:
         yield f"labels that the majority vote gives too: {100 * found.majority_agreement:.1f} %"
+    if found.confidence is not None:
+        yield describe_sureness(found.confidence, found.known or 0)
     if found.power is not None:
         yield (
             f"confidence: a label counts for {found.power:.2f} of one that is independent of the others of its task"

@@ -344,20 +344,20 @@ LEFT_OUT_GAP = 0.09
 benchmarks/crowd/left_out.py."""
 
 
-def describe_sureness(confidence: FloatArray, n_known: int) -> str:
+def describe_sureness(confidence: float, n_known: int) -> str:
     """Say how many labels are expected to be right, and how far off confidence has been on other logs.
 
     Parameters
     ----------
     confidence
-        float64 of shape (n_tasks,): calibrated probability of the label of each task; at least one.
+        Mean calibrated probability of the labels of all tasks.
     n_known
         Number of known labels. They narrow the error as more data of the same kind would, if what other logs show is
         worth `CalibrationPrior.known_tasks`.
     """
     gap = LEFT_OUT_GAP / math.sqrt(1 + n_known / CALIBRATION_PRIOR.known_tasks)
     return (
-        f"{100 * float(confidence.mean()):.0f} % of the labels are expected to be right, give or take {100 * gap:.0f} "
+        f"{100 * confidence:.0f} % of the labels are expected to be right, give or take {100 * gap:.0f} "
         "points: so far off was confidence on public logs that had no part in its calibration"
     )
 

@@ -28,6 +28,8 @@ class LabelCounts:
         int64 of shape (n_workers, n_classes): labels that each worker gave.
     right
         float64 of shape (n_workers,): expected number of correct labels, by posterior.
+    confidence
+        Sum of the calibrated probabilities of the estimated and known labels of all tasks.
     """
 
     coincidences: FloatArray
@@ -35,19 +37,20 @@ class LabelCounts:
     n_agreeing: int
     given: IntArray
     right: FloatArray
+    confidence: float
 
     @classmethod
     def zero(cls, n_workers: int, n_classes: int) -> LabelCounts:
         """Zero sums."""
         given = np.zeros((n_workers, n_classes), np.int64)
-        return cls(np.zeros((n_classes, n_classes)), 0, 0, given, np.zeros(n_workers))
+        return cls(np.zeros((n_classes, n_classes)), 0, 0, given, np.zeros(n_workers), 0.0)
 
     @classmethod
     def from_labels(
         cls,
         labels: SparseBlock,
         posterior: FloatArray,
-        chosen: IntArray,
+        probabilities: FloatArray,
         n_workers: int,
         is_known: BoolArray | None = None,
     ) -> LabelCounts:
@@ -59,8 +62,8 @@ class LabelCounts:
             Tasks as rows, labels as levels ``worker * n_classes + class``.
         posterior
             float64 of shape (n_tasks, n_classes).
-        chosen
-            int64 of shape (n_tasks,): estimated label of each task.
+        probabilities
+            Calibrated, float64 of shape (n_tasks, n_classes); the label of a task is its most probable class.
         n_workers
             Number of workers.
         is_known
@@ -76,16 +79,15 @@ class LabelCounts:
         pairable, weights = votes[several], 1 / (n_votes[several] - 1)
         pairs = (pairable * weights[:, None]).T @ pairable
         pairs[np.diag_indices(n_classes)] -= weights @ pairable
-        for_label = votes[np.arange(n_tasks), chosen]
+        for_label = votes[np.arange(n_tasks), probabilities.argmax(axis=1)]
         is_found = n_votes > 0
         if is_known is not None:
             is_found &= ~is_known
         given = np.bincount(labels.indices, minlength=n_workers * n_classes)
         right = np.bincount(workers, posterior[tasks, classes], minlength=n_workers).astype(float)
         agrees = is_found & (for_label == votes.max(axis=1, initial=0))
-        return cls(
-            pairs, int(is_found.sum()), int(agrees.sum()), given.reshape(n_workers, -1), right
-        )
+        given, sure = given.reshape(n_workers, -1), probabilities.max(axis=1, initial=0.0).sum()
+        return cls(pairs, int(is_found.sum()), int(agrees.sum()), given, right, float(sure))
 
     @staticmethod
     def merge(parts: Sequence[LabelCounts]) -> LabelCounts:
@@ -98,6 +100,7 @@ class LabelCounts:
                 one.n_agreeing + other.n_agreeing,
                 one.given + other.given,
                 one.right + other.right,
+                one.confidence + other.confidence,
             )
 
         return reduce(add, parts)

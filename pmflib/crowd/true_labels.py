@@ -108,9 +108,11 @@ class Aggregation(Labelling, Summarised):
         asked, n_rejected = self.ask_again(LISTED), self.known_quarantine.num_rows
         found = summarise_labels(self.log, self.labels, self.workers, asked, passes, n_rejected)
         facts = list(found.facts)
-        if self.confidence.size:
+        if self.log.n_tasks:
             n_known = int(self.log.is_known.sum())
-            facts.append(("sureness", describe_sureness(self.confidence, n_known)))
+            facts.append(
+                ("sureness", describe_sureness(self.tally.confidence / self.log.n_tasks, n_known))
+            )
         if self.reason:
             facts.append(("chosen", self.reason))
         return replace(found, facts=tuple(facts))
@@ -211,7 +213,11 @@ class Aggregation(Labelling, Summarised):
     def tally(self) -> LabelCounts:
         """Agreement of the workers: Krippendorff's alpha, agreement with the majority, labels of each worker."""
         return LabelCounts.from_labels(
-            self.log.block, self.posterior, self.codes, self.log.n_workers, self.log.is_known
+            self.log.block,
+            self.posterior,
+            self.probabilities,
+            self.log.n_workers,
+            self.log.is_known,
         )
 
     @property

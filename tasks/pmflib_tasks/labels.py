@@ -18,7 +18,7 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 # 15: a file for each fold, by a model of workers that is an artefact of its own
-VERSION = 17
+VERSION = 18
 
 
 @stage(name="labels", makes="labels")

@@ -27,7 +27,7 @@ def make_labels(given: list[list[int]], n_classes: int) -> SparseBlock:
 def count_labels(given: list[list[int]], n_classes: int) -> LabelCounts:
     labels = make_labels(given, n_classes)
     posterior = np.full((labels.n_rows, n_classes), 1 / n_classes)
-    return LabelCounts.from_labels(labels, posterior, posterior.argmax(axis=1), len(given))
+    return LabelCounts.from_labels(labels, posterior, posterior, len(given))
 
 
 def test_alpha__the_published_example() -> None:
@@ -60,10 +60,11 @@ def test_merge__parts_add_up() -> None:
 def test_majority_agreement__of_equals_any() -> None:
     labels = make_labels([[1, 1, 1, 0], [1, 2, 2, 0], [2, 0, 2, 0]], 2)
     posterior = np.array([[0.9, 0.1], [0.1, 0.9], [0.8, 0.2], [0.5, 0.5]])
-    found = LabelCounts.from_labels(labels, posterior, posterior.argmax(axis=1), 3)
+    found = LabelCounts.from_labels(labels, posterior, posterior, 3)
     assert (found.n_labelled, found.n_agreeing) == (3, 2)
     assert found.majority_agreement == pytest.approx(2 / 3)
     np.testing.assert_allclose(found.right, [0.9 + 0.1 + 0.8, 0.9 + 0.9 + 0.2, 0.1 + 0.2])
+    assert found.confidence == pytest.approx(0.9 + 0.9 + 0.8 + 0.5)
 
 
 def test_list_unused__classes_with_labels_but_hardly_a_task():

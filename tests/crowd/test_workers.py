@@ -143,7 +143,7 @@ def test_find_copies__nothing_to_compare():
 
 def test_find_suspicious__worse_than_chance_by_more_than_its_error():
     given = np.array([[50, 50], [50, 50], [5, 5]])
-    counts = LabelCounts(np.zeros((2, 2)), 0, 0, given, np.array([45.0, 30.0, 4.0]))
+    counts = LabelCounts(np.zeros((2, 2)), 0, 0, given, np.array([45.0, 30.0, 4.0]), 0.0)
     found = find_suspicious(counts, list("abc"), ["no", "yes"], np.array([0.5, 0.5]))
     assert [(each["worker"], each["reason"]) for each in found] == [("b", "worse than chance")]
 
@@ -156,7 +156,7 @@ def test_find_suspicious__contrary_and_constant_workers():
     indptr = np.searchsorted(tasks, np.arange(41))
     labels = SparseBlock(indptr, (workers * 2 + given[tasks, workers]).astype(np.int32))
     posterior = np.where(truth[:, None] == [0, 1], 0.98, 0.02)
-    counts = LabelCounts.from_labels(labels, posterior, posterior.argmax(axis=1), 4)
+    counts = LabelCounts.from_labels(labels, posterior, posterior, 4)
     found = find_suspicious(counts, list("abcd"), ["no", "yes"], np.array([0.5, 0.5]))
     assert [(each["worker"], each["reason"], each["n_labels"]) for each in found] == [
         ("b", "worse than chance", 40),

@@ -36,5 +36,10 @@ def test_demo__survey_runs_and_names_a_question_that_is_answered(call):
 def test_demo__labels_are_compared_with_the_truth(call):
     code, out, _ = call("demo", "labels", "--users", "200", "--json")
     assert code == 0
-    truth = json.loads(out)["truth"]
-    assert 0 <= truth["error"] <= truth["majority_error"] < 0.5
+    found = json.loads(out)
+    assert 0 <= found["truth"]["error"] <= found["truth"]["majority_error"] < 0.5
+    # of the two workers who know nothing, one guesses and one repeats a class
+    reasons = {each["worker"]: each["reason"] for each in found["suspicious_workers"]}
+    assert {*reasons} == {"w11", "w12"}
+    assert "no better than chance" in reasons["w11"]
+    assert "always 'dog'" in reasons["w12"]

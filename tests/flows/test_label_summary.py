@@ -28,6 +28,16 @@ def test_describe_agreement__names_classes_that_the_fit_hardly_uses():
     assert "dog" in "\n".join(describe_agreement(found))
 
 
+def test_describe_agreement__says_how_sure_one_may_be():
+    found = replace(SUMMARY, confidence=0.9)
+    assert "90 % of the labels are expected to be right" in "\n".join(describe_agreement(found))
+    # 75 known labels halve the error that other logs have had
+    (more,) = (each for each in describe_agreement(replace(found, known=75)) if "take" in each)
+    (less,) = (each for each in describe_agreement(found) if "take" in each)
+    assert "take 9 points" in less
+    assert "take 4 points" in more
+
+
 def test_label_summary__is_read_back():
     found = replace(SUMMARY, method="ds", known=2)
     assert LabelSummary.find(found.to_json()) == found

@@ -249,7 +249,9 @@ def label_fold(
             table = make_label_table(names, chosen, probabilities, n_labels, is_known, classes)
             writer.write_table(table)
             counts.append(
-                LabelCounts.from_labels(labels, block.posterior, chosen, reader.n_workers, is_known)
+                LabelCounts.from_labels(
+                    labels, block.posterior, probabilities, reader.n_workers, is_known
+                )
             )
             uncertain = pick_uncertain([uncertain, list_questions(table, labels)])
     hand_in(out)

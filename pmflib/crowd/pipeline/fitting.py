@@ -309,6 +309,7 @@ def write_labels(
         alpha=counts.alpha,
         compared_labels=round(float(counts.coincidences.sum())),
         majority_agreement=counts.majority_agreement,
+        confidence=counts.confidence / labels.n_tasks if labels.n_tasks else None,
         unused_classes=[
             labels.classes[code] for code in list_unused(counts.given.sum(axis=0), model.prior)
         ],

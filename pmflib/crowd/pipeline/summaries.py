@@ -72,6 +72,8 @@ class LabelSummary:
         Number of labels of tasks with several labels; if 0, the accuracy of workers cannot be estimated.
     majority_agreement
         Share of the tasks whose label is that of the majority; None without labels.
+    confidence
+        Mean calibrated probability of the labels; None without tasks.
     unused_classes
         Classes whose fitted share is far below their share of the labels.
     ask_again
@@ -100,6 +102,7 @@ class LabelSummary:
     alpha: float | None = None
     compared_labels: int | None = None
     majority_agreement: float | None = None
+    confidence: float | None = None
     unused_classes: Sequence[str] = ()
     ask_again: Sequence[AskedTask] = ()
     suspicious_workers: Sequence[SuspiciousWorker] = field(default_factory=list)

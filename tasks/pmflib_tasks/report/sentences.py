@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pmflib.core.texts import escape_markdown
+from pmflib.crowd.confidence import describe_sureness
 from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.state_descriptions import StateDescription
@@ -277,6 +278,8 @@ def _say_labels(report: RunReport) -> Iterator[str]:
         yield f"There is {kind} agreement between workers (Krippendorff's alpha {alpha:.2f}; 1 is all, 0 is chance)."
     if (same := summary.majority_agreement) is not None:
         yield f"{as_percent(same)} of the labels are those of the majority vote."
+    if summary.confidence is not None:
+        yield f"{describe_sureness(summary.confidence, summary.known or 0)}."
     if found.workers:
         yield (
             f"The median worker is right {as_percent(float(np.median(found.accuracy)))} of the time; always giving the "
