@@ -195,7 +195,7 @@ def run_to_model(
     store = open_store(config)
     if config.sites:
         stages["pooled"] = pool(config, counts)
-        stages["model"] = fit_pooled(config, stages["pooled"])
+        stages["model"] = fit_pooled(config, dataset, stages["pooled"])
         return
     refit = plan_refit(
         store,

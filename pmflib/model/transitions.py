@@ -28,7 +28,6 @@ from pmflib.display.summary import (
     format_count,
     percent,
 )
-from pmflib.kernels.transitions import add_paths, find_paths, score_paths
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.state_descriptions import tabulate_states
 from pmflib.schema import Schema
@@ -151,6 +150,8 @@ class ChainLayout:
         posteriors
             float64 of shape (n_rows, n_waves, n_states), or None.
         """
+        from pmflib.kernels.transitions import score_paths  # Numba loads on first use
+
         if posteriors is None:
             posteriors = np.empty((0, self.steps.size + 1, chain.initial.size))
         log_probs, rows = np.empty(block.n_rows), list_rows(block, self.offsets)
@@ -181,6 +182,8 @@ def sum_paths(
         float64 of shapes (n_sums, n_states) and (n_sums, n_table_rows, n_states), grow: of all rows together with
         ``n_sums`` of 1, or of each row.
     """
+    from pmflib.kernels.transitions import add_paths
+
     steps = layout.find_steps(chain.initial.size)
     rows = *list_rows(block, layout.offsets), weigh_rows(block)
     ties = layout.waves, layout.ties, steps
@@ -371,6 +374,8 @@ class TransitionModel(Summarised):
         ----------
         Viterbi (1967), IEEE Transactions on Information Theory 13(2).
         """
+        from pmflib.kernels.transitions import find_paths
+
         codes = self.schema.encode(table)
         paths = np.empty((len(codes), self.n_waves), np.int64)
         shape = self.n_waves, self.n_states

@@ -76,13 +76,15 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
 
 
 @stage(name="fit_pooled", makes="model")
-def fit_pooled(config: PipelineConfig, pooled: Reference) -> Reference:
+def fit_pooled(config: PipelineConfig, dataset: Reference, pooled: Reference) -> Reference:
     """Fit latent classes to the pairs of the training folds of all sites; rank "auto" is chosen by pairs.
 
     Parameters
     ----------
     config
         The pipeline.
+    dataset
+        Reference to the pipeline's own samples, which judge the model.
     pooled
         Reference from `pool`.
 
@@ -119,7 +121,7 @@ def fit_pooled(config: PipelineConfig, pooled: Reference) -> Reference:
     entry = build_artefact(
         store,
         "model",
-        inputs={"pooled": pooled},
+        inputs={"dataset": dataset, "pooled": pooled},
         options={
             "rank": given,
             "rank_budget": config.model.rank_budget if given == "auto" else None,

@@ -87,6 +87,7 @@ def test_find_known__refuses_what_belongs_to_something_else():
         find_known({"item": [3], "label": ["cat"]}, TASKS, CLASSES)
 
 
+@pytest.mark.filterwarnings("ignore:workers gave too few labels")
 @pytest.mark.parametrize("method", ["auto", "dawid_skene", "one_coin", "majority", "robust"])
 def test_aggregate__known_labels_are_certain_and_named(method):
     log, truth, tasks = draw(1)

@@ -248,9 +248,7 @@ def list_models_before(store: Store) -> list[EarlierModel]:
             entry = None if model is None else store.find(model.identity)
             if model is None or entry is None or record.action != "run":
                 continue
-            # with counts of other sites, the model is fitted to these and to own counts, together
-            data = entry.inputs.get("pooled") or entry.inputs["dataset"]
-            if store.find(data.identity) is None:
+            if store.find(entry.inputs["dataset"].identity) is None:
                 made = EarlierModel(name, model.digest, model == live, [])
                 out.setdefault(model.digest, made).runs.append(record.number)
     return list(out.values())
