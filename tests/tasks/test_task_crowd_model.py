@@ -31,9 +31,13 @@ K = 3
 
 @pytest.fixture(autouse=True)
 def short_screening(monkeypatch):
-    """Six passes from each start, stored labels' and those in memory alike: what is compared is the same bits."""
+    """Six passes from each start, stored labels' and those in memory alike: what is compared is the same bits.
+
+    So small a log has too few labels for passes from pairs, which are made here all the same.
+    """
     screening = replace(fits.SCREENING, n_passes=6)
     monkeypatch.setattr(fits, "SCREENING", screening)
+    monkeypatch.setattr(fits, "COIN_ERRORS", np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +159,7 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     monkeypatch.setattr(fitting, "write_pairs", None)
     second = run(choose(crowd, "multispa"), workers)
     assert second["pairs"] == first["pairs"]
-    assert second["labels"] != first["labels"]
+    assert second["crowd_model"] != first["crowd_model"]
     # without passes: the same crowd model
     third = run(choose(crowd, "symnmf", em=False), workers)
     assert third["crowd_model"] == first["crowd_model"]
@@ -165,6 +169,7 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     assert run(choose(crowd, "symnmf"), workers) == first
 
 
+@pytest.mark.filterwarnings("ignore:workers gave too few labels")
 def test_crowd_model__empty_partitions_and_workers_without_a_common_task(
     pipeline, tmp_path, workers
 ):
