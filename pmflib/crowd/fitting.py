@@ -426,7 +426,7 @@ benchmarks/crowd/left_out.py, like the next three."""
 PRIOR_ERRORS = 1.5
 """Standard errors by which nearly equal classes may predict held-out labels worse than a learnt prior."""
 LEAST_MOVED = 0.04
-"""Share of the tasks that a second subclass must label differently."""
+"""Share of the tasks that a second subclass must label differently, or one accuracy for each worker."""
 SUBCLASS_ERRORS = 2.5
 """Standard errors by which a second subclass must predict held-out labels better."""
 VOTELESS_ERRORS = 1.5
@@ -536,8 +536,8 @@ def choose_model(
 def has_enough_labels(source: LabelSource, limits: Limits = LABEL_LIMITS) -> bool:
     """Whether workers gave enough labels for free confusion matrices, as held-out labels say.
 
-    They do not if one accuracy for each worker predicts held-out labels clearly better, or if most tasks have fewer
-    than ``LEAST_LABELS`` labels.
+    They do not if one accuracy for each worker predicts held-out labels clearly better and gives some tasks other
+    labels, or if most tasks have fewer than ``LEAST_LABELS`` labels.
 
     Parameters
     ----------
@@ -552,8 +552,8 @@ def has_enough_labels(source: LabelSource, limits: Limits = LABEL_LIMITS) -> boo
     folds = assign_folds(labels)
     free = hold_out_labels(labels, folds, sizes, FREE, limits)
     coin = hold_out_labels(labels, folds, sizes, AnnotatorModel(one_coin=True), limits)
-    gain, _ = free.compare(coin)
-    return gain.mean <= COIN_ERRORS * gain.error
+    gain, moved = free.compare(coin)
+    return moved < LEAST_MOVED or gain.mean <= COIN_ERRORS * gain.error
 
 
 def _thin(source: LabelSource) -> SparseBlock:
