@@ -13,7 +13,7 @@ from pmflib.core.method_options import MethodChoice, configure_method
 from pmflib.core.methods import CROWD_METHODS
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass
+from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass, plan_shrunk
 from pmflib.crowd.fitting import fit_labels
 from pmflib.crowd.label_counts import list_unused
 from pmflib.crowd.labelling import Labelling
@@ -176,6 +176,9 @@ def fit_stored_labels(
         If parameters and statistics do not fit in memory.
     """
     kind = plan.annotator_model if warm is None else warm.annotator_model
+    if start is not None and em:
+        # passes are those of the default where labels are too few for the method
+        kind = plan_shrunk(plan.max_passes, plan.tol).annotator_model
 
     def plan_worker(n_threads: int) -> MemoryPlan:
         return labels.plan_passes(kind.n_subclasses, n_threads)
