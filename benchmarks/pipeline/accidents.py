@@ -373,7 +373,7 @@ def main() -> None:
         ("accidents", [each for each in outcomes if each.accident]),
         ("healthy nights", [each for each in outcomes if not each.accident]),
     ):
-        print(f"{sum(each.code == 6 for each in nights)} of {len(nights)} {kind} held back")
+        print(f"{sum(each.code > 0 for each in nights)} of {len(nights)} {kind} stopped")
     if not all(each.is_right for each in outcomes):
         raise SystemExit("an accident went unnoticed, or a healthy night was held back")
 
