@@ -5,7 +5,8 @@
 delivers a rating log for 18 nights, a survey for 12, and for 30 a rating log whose people return, a file a night. On
 some nights something goes wrong; the night after, it is put right. Prints a line per night: the accident, guards that
 crossed a limit, how the run ended, and the exit code of `pmf run`. Fails if an accident goes unnoticed, a healthy night
-is held back, or the live model changes on a night that was held back.
+is held back, or the live model changes on a night that was held back. `--pipeline labels` runs ten label logs instead,
+of ten healthy nights and one on which new workers give three random labels in five.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from benchmarks.pipeline.simulated_nights import (
     DAY,
     Generator,
+    LabelLog,
     ReturningLog,
     make_rating_log,
     make_returning_log,
@@ -351,13 +353,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pipeline", choices=list(PLANS), action="append")
+    parser.add_argument("--pipeline", choices=[*PLANS, "labels"], action="append")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         outcomes = [
             outcome
             for pipeline in options.pipeline or PLANS
-            for outcome in run_nights(Path(name) / pipeline, pipeline, options.seed)
+            for run in [run_label_nights if pipeline == "labels" else run_nights]
+            for outcome in run(Path(name) / pipeline, pipeline, options.seed)
         ]
     print("pipeline  night  accident            exit  outcome      guards")
     for each in outcomes:
@@ -366,6 +369,11 @@ def main() -> None:
             f"{each.pipeline:9} {each.night:5}  {each.accident:18}  {each.code:4}  {each.outcome:11}  "
             f"{', '.join(each.guards)}{wrong}"
         )
+    for kind, nights in (
+        ("accidents", [each for each in outcomes if each.accident]),
+        ("healthy nights", [each for each in outcomes if not each.accident]),
+    ):
+        print(f"{sum(each.code > 0 for each in nights)} of {len(nights)} {kind} stopped")
     if not all(each.is_right for each in outcomes):
         raise SystemExit("an accident went unnoticed, or a healthy night was held back")
 
@@ -403,20 +411,40 @@ def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
     return outcomes
 
 
+def run_label_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
+    """Run the nights of ten label logs."""
+    outcomes = []
+    for log_seed in range(seed, seed + 10):
+        home, log, rng = folder / str(log_seed), LabelLog(), np.random.default_rng([log_seed, 3])
+        (home / "data").mkdir(parents=True)
+        columns = 'sample = "task"\nvariable = "worker"\nvalue = "label"\n'
+        source = f'[source]\npath = "data"\nlayout = "long"\n{columns}[model]\nrank = 1\n'
+        (home / "pipeline.toml").write_text(source, "utf-8")
+        for night in range(1, 12):
+            path = home / "data" / f"night-{night:02}.csv"
+            path.write_text(log.draw(rng, guess=night == 6), "utf-8")
+            outcomes.append(run_night(home, pipeline, night, "guess" if night == 6 else ""))
+            if night == 6:
+                path.unlink()
+    return outcomes
+
+
 def run_night(
     folder: Path, pipeline: str, night: int, accident: str, accepts: bool = False
 ) -> Outcome:
     """Run the pipeline once, and read its record."""
+    from pmflib_flows.crowd import crowd_flow
     from pmflib_flows.etl import etl
     from pmflib_flows.exit_codes import find_exit_code
 
     store, code = Store(folder / "store"), 0
-    before = find_live(store, "pipeline")
+    flow, named = (crowd_flow, "pipeline@labels") if pipeline == "labels" else (etl, "pipeline")
+    before = find_live(store, named)
     try:
-        etl(str(folder / "pipeline.toml"), accept_quality=accepts)
+        flow(str(folder / "pipeline.toml"), accept_quality=accepts)
     except PmfError as error:
         code = find_exit_code(type(error))
-    record = list_records(store, "pipeline")[-1]
+    record = list_records(store, named)[-1]
     crossed = [each for each in find_recorded(record.facts) if not each.passed]
     # a guard that stops one file may warn of another
     actions = {each.guard: each.action for each in crossed}

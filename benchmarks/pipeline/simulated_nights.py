@@ -1,4 +1,4 @@
-"""Nights of deliveries drawn from planted models, healthy or with an accident: rating logs, and a survey."""
+"""Nights of deliveries drawn from planted models, healthy or with an accident: rating and label logs, and a survey."""
 
 from __future__ import annotations
 
@@ -200,6 +200,32 @@ def make_returning_log(seed: int) -> ReturningLog:
         same=float(rng.uniform(0.6, 0.95)),
         campaigns=0.05,
     )
+
+
+class LabelLog:
+    """Draws nights of five labels for each of 100 new tasks, by 16 workers of whom 2 to 8 are new.
+
+    Workers know 0.3 to 0.95 of the tasks, and guess otherwise; nobody knows a task in seven.
+    """
+
+    def __init__(self) -> None:
+        self._skills = np.empty(0)
+
+    def draw(self, rng: np.random.Generator, *, guess: bool) -> str:
+        """CSV text of a night; if asked, three of five labels are random, by workers who never return."""
+        n_known, night = self._skills.size, rng.integers(10**9)
+        n_new = int(rng.integers(2, 9)) if n_known else 16
+        workers = np.r_[rng.choice(n_known, 16 - n_new, False), n_known + np.arange(n_new)]
+        self._skills = np.append(self._skills, rng.uniform(0.3, 0.95, n_new))
+        chosen = workers.astype(np.int64)[rng.random((100, 16)).argsort(axis=1)[:, :5]]
+        knows = rng.random((100, 5)) < self._skills[chosen] * (rng.random((100, 1)) > 1 / 7)
+        if guess:
+            chosen[:, 2:] = 10**6 + rng.random((100, 10)).argsort(axis=1)[:, :3]
+            knows[:, 2:] = False
+        truth = rng.choice(3, (100, 1), p=[0.5, 0.3, 0.2])
+        labels = np.where(knows, truth, rng.integers(0, 3, (100, 5)))
+        rows = zip(np.repeat(np.arange(100), 5), chosen.flat, labels.flat, strict=True)
+        return "task,worker,label\n" + "".join(f"{night}-{t},w{w},c{k}\n" for t, w, k in rows)
 
 
 def _tilt(factors: FloatArray, n_levels: int) -> FloatArray:

@@ -1,6 +1,7 @@
 """Nights of a label log: increments, guards, the gate, and erasure, as rating logs have them."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -142,6 +143,39 @@ def test_crowd_command__holds_a_night_back_and_says_why_in_the_first_line(
     assert call_command(monkeypatch, "crowd", "--output", nights.folder, "--accept-quality") == 0
     assert nights.records[-1].outcome == "promoted"
     assert [each["action"] for each in nights.records[-1].facts["quality"]].count("accepted") == 1
+
+
+def test_crowd_command__new_workers_who_guess_are_held_back_and_named(nights, monkeypatch, capsys):
+    for night in range(4):
+        nights.deliver(f"{night}.csv", draw(120, night, first=120 * night))
+        assert nights.run()["outcome"] == "promoted"
+    live = find_live(nights.store, LABELS)
+    # of five labels of a task, two are by those who were there, and three are random
+    rng, guessers = np.random.default_rng(9), [f"guest-{k}" for k in range(8)]
+    rows = draw(120, 4, first=480)
+    kept = [row for i, row in enumerate(rows) if i % 4 < 2]
+    random = [
+        (task, worker, f"c{rng.integers(0, 3)}")
+        for task in sorted({row[0] for row in rows})
+        for worker in rng.permutation(guessers)[:3].tolist()
+    ]
+    nights.deliver("4.csv", [*kept, *random])
+    assert call_command(monkeypatch, "crowd", "--output", nights.folder) == 6
+    said = capsys.readouterr().err
+    assert "guesses: 8 unknown workers" in said
+    assert nights.records[-1].outcome == "held back"
+    assert find_live(nights.store, LABELS) == live
+    # the message says which file names them, as it becomes part of a record, and records name nobody
+    assert not any(name in said for name in guessers)
+    (named_in,) = re.findall(r"named in (\S+) of the store", said)
+    findings = json.loads((nights.folder / "store" / named_in).read_text("utf-8"))
+    (found,) = [each for each in findings if each["guard"] == "guesses"]
+    assert (found["action"], found["named"]) == ("stop", guessers)
+    assert found["measured"] == pytest.approx(0.6)
+    (nights.folder / "log" / "4.csv").unlink()
+    nights.deliver("5.csv", rows)
+    night = nights.run()
+    assert (night["outcome"], night["tasks"], night["workers"]) == ("promoted", 600, 10)
 
 
 def test_crowd_flow__labels_that_were_exchanged_are_held_back(nights):
