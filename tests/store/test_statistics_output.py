@@ -27,6 +27,10 @@ def read(path, **options):
     return parse(path, user_missing=True, **options)
 
 
+def fill(column):
+    return [-1 if value != value else value for value in column]
+
+
 def write(path, columns, described=None):
     table = pa.table(columns)
     write_file(path, table.schema, [table.slice(0, 2), table.slice(2)], described or {})
@@ -46,8 +50,8 @@ def test_texts_with_codes_are_written_as_codes_with_labels(tmp_path, suffix):
         },
         {"q": LIKERT},
     )
-    assert frame["q"].fillna(-1).tolist() == [3, -1, 1, 8, 2]
-    assert frame["n"].fillna(-1).tolist() == [1.5, -1, 2, 3, 4]
+    assert fill(frame["q"]) == [3, -1, 1, 8, 2]
+    assert fill(frame["n"]) == [1.5, -1, 2, 3, 4]
     assert frame["s"].tolist() == ["é" * 300, "", "b", "c", ""]
     assert about.column_names_to_labels["q"] == "Taxes are too high"
     assert about.variable_value_labels == {"q": LIKERT.texts}
@@ -75,9 +79,9 @@ def test_letters_of_missing_numbers_and_codes_that_are_texts(tmp_path, suffix):
     }
     columns = {"q": ["yes", ".a", "refused"], "s": ["male", "9", "x"], "half": ["half", None, "1"]}
     frame, about = write(tmp_path / f"a{suffix}", columns, described)
-    assert frame["q"].fillna(-1).tolist() == [1, -1, -1]
+    assert fill(frame["q"]) == [1, -1, -1]
     assert frame["s"].tolist() == ["m", "9", "x"]
-    assert frame["half"].fillna(-1).tolist() == [0.5, -1, 1]
+    assert fill(frame["half"]) == [0.5, -1, 1]
     labels = about.variable_value_labels
     if suffix == ".dta":
         assert labels == {"q": {1: "yes", "a": "refused"}, "half": {1: "whole"}}
