@@ -48,6 +48,10 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
         raise ConfigError(
             "margins are given, but tasks of a label log have no weights; remove section margins"
         )
+    if checked.sites:
+        raise ConfigError(
+            "sites are given, but they hand on counts of pairs, which label logs lack; remove section sites"
+        )
     with (
         record_run(checked, "labels") as run,
         share_workers(checked.cluster, alone=is_small_night(checked)) as address,

@@ -142,8 +142,8 @@ class PairCounts(FoldedCounts, Summarised):
             The file, replaced if it exists.
         minimum
             Smallest number of rows that a cell may show. Above 1, counts are rounded at random to multiples of it: the
-            expected value of a cell is its exact count, and its variance is at most a quarter of the minimum squared.
-            The number of rows stays exact.
+            expected value of a cell is its exact count. Its variance is at most a quarter of the minimum squared for a
+            level, and 1.25 times the minimum squared for a pair. The number of rows stays exact.
         seed
             Secret of the site for the rounding, at least 0: equal counts and seeds give equal files. None draws one; of
             several files of the same counts with different seeds, the mean would tell the exact counts.

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.core.machine import find_memory_limit
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.site_counts import add_sites
 from pmflib.counting.site_files import read_site
@@ -17,7 +19,7 @@ from pmflib.fitting.ranks.by_pairs import select_rank
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.objects.local_folder import digest_file
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.stage import build_artefact, open_store, stage
+from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 1
 
@@ -43,8 +45,11 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
         If a file is missing, truncated or changed.
     SchemaError
         If schemas or numbers of folds differ.
+    MemoryPlanError
+        If the counts of all sites would not fit in memory.
     """
     store = open_store(config)
+    plan_pool(config, load_schema(config).n_levels).check(find_memory_limit())
     paths = {name: Path(config.resolve(path)) for name, path in config.sites.items()}
     sites = {name: read_site(path) for name, path in paths.items()}
     facts = {
@@ -73,6 +78,16 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
     )
     report_progress("pool", 1, 1, f"{entry.summary['samples']:,} samples, {len(sites):,} sites")
     return entry.reference
+
+
+def plan_pool(config: PipelineConfig, n_levels: int) -> MemoryPlan:
+    """Plan the memory of `pool`: the counts of every site, and four times as many for sum, own counts and digests."""
+    table = 8 * config.store.folds * n_levels**2
+    return MemoryPlan(
+        "pool",
+        {f"counts of {len(config.sites)} sites": (len(config.sites) + 4) * table},
+        "Merge rare levels in the schema of all sites, or use fewer folds.",
+    )
 
 
 @stage(name="fit_pooled", makes="model")

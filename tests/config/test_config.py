@@ -88,6 +88,7 @@ def test_docstrings__show_every_option():
         ({"crowd": {"method": "robust", "method_options": {"shift": -1.0}}}, "crowd"),
         ({"name": "../a"}, "name"),
         ({"base": "/tmp"}, "base"),
+        ({"sites": {"south": "a\0b"}}, "configuration"),
     ],
 )
 def test_make_config__one_mistake_is_one_line(sections, setting):

@@ -114,6 +114,16 @@ def test_round_tables__is_unbiased_and_varies_by_less_than_random_rounding():
     assert levels.var(axis=0).max() <= base**2 / 4 * 1.1
 
 
+@pytest.mark.parametrize("n_rare", [1, 2, 5, 13])
+def test_round_tables__pairs_vary_by_at_most_what_the_page_says(n_rare):
+    codes = np.repeat((np.arange(100) < n_rare)[:, None], 2, axis=1).astype(np.int8)
+    tables, base = pmf.count_pairs(codes, [2, 2], n_folds=1).tables, 10
+    offsets = np.array([0, 2, 4])
+    found = np.array([round_tables(tables, offsets, base, seed)[0] for seed in range(4000)])
+    variance = found[:, :2, 2:].var(axis=0).max()
+    assert base**2 / 4 < variance <= 1.25 * base**2 * 1.1
+
+
 def test_round_tables__tables_of_a_level_together_do_not_tell_its_count():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, (400, 40)).astype(np.int8)

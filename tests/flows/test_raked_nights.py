@@ -145,3 +145,11 @@ def test_query__of_a_model_raked_to_a_file(nights, monkeypatch, capsys):
 def test_crowd__label_logs_have_no_margins(nights):
     with pytest.raises(ConfigError, match="margins"):
         crowd_flow.fn(str(nights.path))
+
+
+def test_crowd__label_logs_have_no_sites(nights):
+    configure(nights)
+    with nights.path.open("a") as file:
+        file.write('[sites]\nsouth = "south.counts"\n')
+    with pytest.raises(ConfigError, match="sites are given"):
+        crowd_flow.fn(str(nights.path))

@@ -201,6 +201,9 @@ def test_recommend__second_call_makes_nothing_new(home):
         (["--groups", "none.csv", "--most-per-group", "2"], 3, "none.csv"),
         (["--groups", "twice.csv", "--most-per-group", "2"], 3, "'v0'"),
         (["--groups", "data/log.csv", "--most-per-group", "2"], 3, "item"),
+        (["--groups", "short.csv", "--most-per-group", "2"], 3, "line 3"),
+        (["--groups", "comma.csv", "--most-per-group", "2"], 3, "line 2"),
+        (["--groups", "quote.csv", "--most-per-group", "2"], 3, "quote.csv"),
         (["--items", "v0,v17"], 3, "'v17'"),
         (["--not-items", "v17"], 3, "'v17'"),
         (["--at-least", "1000"], 2, "at_least=1000"),
@@ -214,6 +217,9 @@ def test_recommend__second_call_makes_nothing_new(home):
 )
 def test_recommend__refusals(home, words, code, said):
     (home / "twice.csv").write_text("item,group\nv0,a\nv0,b\n")
+    (home / "short.csv").write_text("item,group\nv0,a\nv1\n")
+    (home / "comma.csv").write_text("item,group\nv0,The,a\n")
+    (home / "quote.csv").write_text('item,group\nv0,"a\n')
     assert said in run_command(home, "recommend", "p.toml", *words, code=code)
 
 

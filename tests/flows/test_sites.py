@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import ConfigError, SchemaError, SourceError
+from pmflib.core.errors import ConfigError, MemoryPlanError, SchemaError, SourceError
 from pmflib.model.questions.evidence import open_evidence
 from pmflib.store.collection import collect
 from pmflib.store.run_records import find_last_run
 from pmflib_tasks.config import make_config
+from pmflib_tasks.operations.planning import PlannedWorkers, plan_run
 from tests.flows.nights import draw_ratings, make_movies
 from tests.pipelines import load_model
 
 CODES = draw_ratings(400, 4)
 OWN, NORTH, SOUTH = CODES[:160], CODES[160:220], CODES[220:]
 OPTIONS = {"store": {"folds": 4}}
+LARGE = PlannedWorkers.assume(2, 1, 64 << 30)
 
 
 @pytest.fixture
@@ -61,6 +63,29 @@ def test_run__pools_the_counts_of_all_rows_and_fits_their_pairs(pipeline):
     model = load_model(pipeline.config, stages_of(pipeline)["model"])
     assert np.array_equal(model.factors, alone.factors)
     assert set(stages_of(pipeline)) == {"dataset", "counts", "quality", "pooled", "model", "scores"}
+
+
+def test_plan__has_the_stages_that_run_and_the_memory_of_all_counts(pipeline):
+    def list_stages():
+        return {each.stage: each for each in plan_run(pipeline.config, LARGE).stages}
+
+    join(pipeline)
+    assert {"fit", "refine"} <= set(list_stages())
+    pipeline.configure(**OPTIONS, sites={"north": "north.counts"})
+    found = list_stages()
+    assert {"pool", "fit_pooled"} <= set(found)
+    assert not {"select", "fit", "refine"} & set(found)
+    assert found["pool"].worker_bytes == 5 * 8 * 4 * make_movies(4).n_levels ** 2
+    join(pipeline, "north")
+    assert set(find_last_run(pipeline.store, "pipeline").seconds) == set(list_stages())
+    join(pipeline)
+    assert not {"pool", "fit_pooled"} & set(list_stages())
+
+
+def test_run__refuses_counts_beyond_memory(pipeline, monkeypatch):
+    monkeypatch.setattr("pmflib_tasks.pool.find_memory_limit", lambda: 1000)
+    with pytest.raises(MemoryPlanError, match=r"pool would need .* Merge rare levels"):
+        join(pipeline, "north")
 
 
 def test_run__with_rank_auto_chooses_it_by_pairs(pipeline):

@@ -72,8 +72,12 @@ def _read_groups(path: Path) -> dict[str, str]:
     """Read the group of each item from a CSV file."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [(row["item"], row["group"]) for row in csv.DictReader(file)]
-    except (OSError, UnicodeDecodeError, KeyError) as error:
+            rows, reader = [], csv.DictReader(file, strict=True)
+            for row in reader:
+                if None in row or None in row.values():
+                    raise csv.Error(f"line {reader.line_num} has more or fewer fields than line 1")
+                rows.append((row["item"], row["group"]))
+    except (OSError, UnicodeDecodeError, KeyError, csv.Error) as error:
         raise SourceError(
             f"--groups {str(path)!r} cannot be read ({error}); name a CSV file in UTF-8 with the columns item, group"
         ) from error

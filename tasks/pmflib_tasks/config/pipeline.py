@@ -138,7 +138,7 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _check_paths(self) -> PipelineConfig:
         beside = [path for path in (self.crowd.known, self.crowd.classifier) if path is not None]
-        beside += [*self.margins.files, *self.source_paths]
+        beside += [*self.margins.files, *self.sites.values(), *self.source_paths]
         for path in (self.base, self.store.path, self.schema_.file, *beside):
             if "\0" in path:
                 raise ValueError(

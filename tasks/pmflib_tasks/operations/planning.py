@@ -32,12 +32,17 @@ from pmflib.store.run_records import RunRecord, list_records
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, TARGET_GROUPS, count_groups
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.fit_traits import choose_n_states
+from pmflib_tasks.pool import plan_pool
 from pmflib_tasks.stage import load_schema
 
 EARLIER_RUNS = 10
 """Number of earlier runs considered; the longest time of each stage is used, as increments do only part of the work."""
 OF_COUNTS = ("quality", "fit", "publish")
 """Stages that work on counts and models, whose time does not depend on the number of rows."""
+OF_SITES = ("pool", "fit_pooled")
+"""Stages of a pipeline with counts of other sites."""
+OF_SAMPLES = ("select", "fit", "refine")
+"""Stages that it does not have."""
 MANY_SAMPLES = 1 << 40
 """Number of samples assumed before the first run; memory that depends on it is bounded anyway."""
 
@@ -178,7 +183,7 @@ def plan_run(
         sources = find_sources(config.source_paths, config.source.suffixes, skip_empty=True)
         n_replicates = len(name_replicates(sources, config.source).replicate_columns)
     rank = rank or history.rank
-    known = rank or config.model.rank != "auto"
+    known = rank or config.model.rank != "auto" or config.sites
     plans = list_plans(
         config, schema, workers.n_threads, rank, account=history.account, n_replicates=n_replicates
     )
@@ -201,6 +206,10 @@ def plan_run(
     tasks = count_tasks(config, schema, workers.n_threads, history.account, rows, rank)
     stages = []
     names = dict.fromkeys(["ingest", "rake", "count", *longest, *plans])
+    if config.sites:
+        names = dict.fromkeys([*names, "fit_pooled"])
+    for stage in OF_SAMPLES if config.sites else OF_SITES:
+        names.pop(stage, None)
     if not config.margins.are_known:
         del names["rake"]
     for stage in names:
@@ -368,13 +377,15 @@ def list_plans(
         return pairs.take_larger(plan_replicates(n_levels, n_replicates, n))
 
     plans: dict[str, PlanWorker] = {"count": plan_counts}
+    if config.sites:
+        plans["pool"] = lambda _: plan_pool(config, n_levels)
     n_samples, n_observed, n_groups = MANY_SAMPLES, MANY_SAMPLES * schema.n_variables, TARGET_GROUPS
     if account is not None and account.samples:
         n_samples, n_observed = account.samples, account.observed
         n_groups = count_groups(n_observed, account.blocks)
     costs = [-(-n_observed // max(1, n_groups))] * n_groups
     known = rank or (None if config.model.rank == "auto" else config.model.rank)
-    if known is not None and not config.has_traits:
+    if known is not None and not config.has_traits and not config.sites:
         plans["refine"] = _plan_classes(config, schema, n_threads, known, costs)
     if config.has_traits or config.compares_traits:
         scores = LevelScores.make(schema, np.zeros(n_levels))

@@ -33,10 +33,13 @@ def test_find__an_identifier_is_no_part_of_a_longer_word(line, is_found):
     assert bool(Names(("7", "u.*", "Jane Doe")).find([line])) is is_found
 
 
-def test_find_in_export__searches_pages_and_tables_with_their_rows(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "ends", [("page.html", "rows.csv", "rows.parquet"), ("page.HTML", "rows.CSV", "rows.PARQUET")]
+)
+def test_find_in_export__searches_pages_and_tables_with_their_rows(tmp_path, monkeypatch, ends):
     monkeypatch.setattr(mentions, "ROWS_AT_ONCE", 2)
     name = "a&b"
-    page, table, rows = (tmp_path / n for n in ("page.html", "rows.csv", "rows.parquet"))
+    page, table, rows = (tmp_path / n for n in ends)
     page.write_text(f"<p>\n{html.escape(name)}</p>")
     table.write_text(f"user,text\nx,y\nz,see {name}\n")
     texts = pa.array(["x", name, "y", f"of {name}"])

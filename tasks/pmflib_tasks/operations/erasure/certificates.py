@@ -233,7 +233,7 @@ def _describe_export(export: Export, names: Names | None) -> WrittenOutside:
     state = export.find_state()
     mentions = None
     if names is not None and state in ("as written", "changed"):
-        holds_text = any(path.endswith(SEARCHED) for path in export.files)
+        holds_text = any(path.lower().endswith(SEARCHED) for path in export.files)
         mentions = len(find_in_export(export, names)) if holds_text else None
     return WrittenOutside(**asdict(export), state=state, mentions=mentions)
 

@@ -141,14 +141,15 @@ def find_in_export(export: Export, names: Names) -> list[Mention]:
     """Find mentions in the files of an export, except files that cannot be read."""
     found: list[Mention] = []
     for path in map(Path, export.files):
+        suffix = path.suffix.lower()
         try:
-            if path.suffix in (".parquet", *WRITTEN):
+            if suffix in (".parquet", *WRITTEN):
                 found += _search(str(path), _read_rows(path), names)
-            elif path.suffix in SEARCHED:
+            elif suffix in SEARCHED:
                 text = path.read_text("utf-8", "replace")
-                lines = _split_page(text) if path.suffix == ".html" else text.splitlines()
+                lines = _split_page(text) if suffix == ".html" else text.splitlines()
                 # the first line of a table is its header
-                found += _search(str(path), enumerate(lines, int(path.suffix == ".html")), names)
+                found += _search(str(path), enumerate(lines, int(suffix == ".html")), names)
         except (OSError, pa.ArrowInvalid, PmfError):
             continue
     return found
@@ -174,7 +175,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _read_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         yield from pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, use_threads=False)
         return
     config = make_source({"path": str(path), "layout": "wide"})
