@@ -16,6 +16,7 @@ from pmflib.ingest.sniffing import follow_file
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
 from pmflib.ingest.statistics_files import read_file_columns, read_statistics_rows
 from pmflib.schema.tables import find_type_fault, simplify
+from pmflib.store.parquet_batches import read_batches
 
 PARQUET_CELLS = 1 << 21
 """Number of cells of a batch of Parquet; fixed, so that results do not depend on the machine."""
@@ -164,7 +165,7 @@ def _read_parquet_rows(
         groups = range(metadata.num_row_groups) if groups is None else groups
         first = 1 + sum(metadata.row_group(index).num_rows for index in range(groups.start))
         stop = first + sum(metadata.row_group(index).num_rows for index in groups)
-        batches = file.iter_batches(size, list(groups), columns=list(columns), use_threads=False)
+        batches = read_batches(file, size, groups=groups, columns=list(columns))
         while True:
             try:
                 batch = next(batches, None)

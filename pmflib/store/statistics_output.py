@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pmflib.core.errors import PmfError, SchemaWarning
 from pmflib.schema.file_columns import Code, FileColumn
+from pmflib.store.parquet_batches import read_batches
 
 WRITTEN = (".sav", ".zsav", ".dta")
 """Suffixes of the files of SPSS and Stata that can be written."""
@@ -81,7 +82,7 @@ def write_statistics(
         schema = pa.schema([(plan.name, plan.dtype) for plan in plans])
         about = library.Metadata(**_describe(plans, format))
         with make(path, schema, file.metadata.num_rows, about, **options) as writer:
-            for batch in _read_batches(file, n_rows):
+            for batch in read_batches(file, n_rows):
                 arrays = [
                     plan.encode(array) for plan, array in zip(plans, batch.columns, strict=True)
                 ]
@@ -114,12 +115,6 @@ class _Plan:
         return pa.array(codes, self.dtype).take(indices)
 
 
-def _read_batches(file: Any, n_rows: int, **options: Any) -> Iterator[pa.RecordBatch]:
-    """Read a Parquet file group by group, as a reader of several opens the columns of all at once."""
-    for group in range(file.num_row_groups):
-        yield from file.iter_batches(n_rows, row_groups=[group], **options)
-
-
 def _is_text(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_string(dtype.value_type if pa.types.is_dictionary(dtype) else dtype))
 
@@ -138,7 +133,7 @@ def _plan(file: Any, field: pa.Field, n_rows: int, column: FileColumn) -> _Plan:
         return _Plan(field.name, field.type, 0, FileColumn("" if label == column.label else label))
     column = replace(column, label=label)
     is_known, is_whole, width = True, True, 1
-    for batch in _read_batches(file, n_rows, columns=[field.name]):
+    for batch in read_batches(file, n_rows, columns=[field.name]):
         array = batch.column(0)
         codes = _find_codes(array, column)[1]
         is_known = is_known and None not in codes

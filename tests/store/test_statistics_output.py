@@ -1,8 +1,6 @@
 """Tables as files of SPSS and Stata: codes, labels, missing codes, names and lengths."""
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyreadstat
 import pytest
 
@@ -159,28 +157,3 @@ def test_describe_variable__every_level_has_a_code_of_its_own(variable, declared
     assert [found.find_code(level) for level in variable.levels] == codes
     assert not any(map(found.is_missing, codes))
     assert found.label == declared.label
-
-
-def test_memory_does_not_grow_with_the_row_groups_that_are_read(tmp_path):
-    draw = np.random.default_rng(0)
-    names = [f"q{number}" for number in range(20)]
-    schema = pa.schema([(name, pa.dictionary(pa.int32(), pa.string())) for name in names])
-    levels = pa.array(["agree", "neither", "disagree"])
-    peaks = []
-    for n_groups in (10, 100):
-        path = tmp_path / f"{n_groups}.parquet"
-        with pq.ParquetWriter(path, schema) as writer:
-            for _ in range(n_groups):
-                codes = draw.integers(0, 3, (20, 5000)).astype(np.int32)
-                columns = [pa.DictionaryArray.from_arrays(own, levels) for own in codes]
-                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-        del columns
-        before, allocated, n_rows = pa.total_allocated_bytes(), [], 0
-        with pq.ParquetFile(path) as file:
-            for batch in statistics_output._read_batches(file, 1000):
-                n_rows += batch.num_rows
-                allocated.append(pa.total_allocated_bytes() - before)
-        del batch
-        assert n_rows == 5000 * n_groups
-        peaks.append(max(allocated))
-    assert peaks[1] < 1.5 * peaks[0]

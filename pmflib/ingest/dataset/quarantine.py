@@ -19,6 +19,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path
 from pmflib.store.dataset import Layer, list_file_steps, list_layers
 from pmflib.store.file_digests import check_file, read_checked
+from pmflib.store.parquet_batches import read_batches
 from pmflib.store.table_files import write_file
 
 QUARANTINE = "quarantine.parquet"
@@ -196,7 +197,7 @@ def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
             )
             gone = read_sample_hashes(find_local_path(layer.path))[layer.superseded]
             kept = ~np.isin(hashes, gone)
-        for batch in file.iter_batches(ROW_GROUP, use_threads=False):
+        for batch in read_batches(file, ROW_GROUP):
             stop = start + batch.num_rows
             whole = _widen(batch)
             yield whole if kept is None else whole.filter(pa.array(kept[start:stop]))

@@ -25,6 +25,7 @@ from pmflib.ingest.sources import find_sources
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Store
 from pmflib.store.exports import Export, list_exports
+from pmflib.store.parquet_batches import read_batches
 from pmflib.store.run_records import list_pages
 from pmflib.store.statistics_output import WRITTEN
 
@@ -176,7 +177,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str]]:
 
 def _read_batches(path: Path) -> Iterator[pa.RecordBatch]:
     if path.suffix.lower() == ".parquet":
-        yield from pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, use_threads=False)
+        yield from read_batches(pq.ParquetFile(path), ROWS_AT_ONCE)
         return
     config = make_source({"path": str(path), "layout": "wide"})
     (source,) = find_sources(escape_text(str(path)))

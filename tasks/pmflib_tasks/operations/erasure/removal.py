@@ -37,6 +37,7 @@ from pmflib.store.erasures import (
 from pmflib.store.file_digests import check_file
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import order_by_need
+from pmflib.store.parquet_batches import read_batches
 from pmflib.store.run_records import (
     KNOWN,
     RECORDS,
@@ -279,7 +280,7 @@ def _look_into_tables(folder: Path, entry: Entry, erased: ErasedSamples) -> Eras
             table = pq.ParquetFile(path)
             if "sample" not in table.schema_arrow.names:
                 continue
-            for batch in table.iter_batches(columns=["sample"], use_threads=False):
+            for batch in read_batches(table, 1 << 16, columns=["sample"]):
                 samples = batch.column(0).cast(pa.binary()).fill_null(b"")
                 mine = samples.filter(pa.array(erased.find(samples, hash_identifiers(samples))))
                 more = _describe(len(mine), mine, erased)
