@@ -191,7 +191,8 @@ def spread_waves(
     table
         Arrow table, pandas or polars DataFrame, or mapping of columns, in any order of rows.
     person, wave
-        Columns of the person and of the wave. Waves are numbers, texts or times, and come in sorted order.
+        Columns of the person and of the wave. Waves are numbers, texts or times, and come in sorted order; of a
+        categorical column, in the order of its categories.
     variables
         Other columns to spread; all by default.
 
@@ -204,7 +205,8 @@ def spread_waves(
     Raises
     ------
     SchemaError
-        If a column is absent, a row has no person or no wave, or a person has two rows for a wave.
+        If a column is absent, a row has no person or no wave, a person has two rows for a wave, or two columns of the
+        wide table would have one name.
 
     Examples
     --------
@@ -225,12 +227,18 @@ def spread_waves(
             )
     codes, values = [], []
     for name in (person, wave):
-        if long[name].null_count:
-            row = int(np.flatnonzero(pc.is_null(long[name]).to_numpy())[0])
-            raise SchemaError(f"row {row} has no {name!r}; leave out rows without it")
-        values.append(pc.unique(long[name]))
-        codes.append(pc.index_in(long[name], values[-1]).to_numpy().astype(np.int64))
-    order = pc.array_sort_indices(values[1]).to_numpy()
+        key = long[name]
+        if pa.types.is_dictionary(key.type):
+            key = key.cast(key.type.value_type)
+        if (absent := np.flatnonzero(pc.is_null(key, nan_is_null=True).to_numpy())).size:
+            raise SchemaError(f"row {absent[0]} has no {name!r}; leave out rows without it")
+        values.append(pc.unique(key))
+        codes.append(pc.index_in(key, values[-1]).to_numpy().astype(np.int64))
+    places = values[1]
+    if pa.types.is_dictionary(long[wave].type):
+        categories = long[wave].unify_dictionaries().combine_chunks().dictionary
+        places = pc.index_in(places, categories)
+    order = pc.array_sort_indices(places).to_numpy()
     rows = np.full((len(values[0]), len(order)), -1, np.int64)
     rows[tuple(codes)] = np.arange(len(long))
     if (again := np.flatnonzero(rows[tuple(codes)] != np.arange(len(long)))).size:
@@ -242,7 +250,10 @@ def spread_waves(
     for at in order.tolist():
         taken = pa.array(rows[:, at], mask=rows[:, at] < 0)
         waves.append([f"{name}_{values[1][at].as_py()}" for name in variables])
-        columns |= {
-            new: long[old].take(taken) for new, old in zip(waves[-1], variables, strict=True)
-        }
+        for new, old in zip(waves[-1], variables, strict=True):
+            if new in columns:
+                raise SchemaError(
+                    f"column {old!r} of wave {values[1][at]} would be {new!r}, which is another column; rename one"
+                )
+            columns[new] = long[old].take(taken)
     return pa.table(columns), waves

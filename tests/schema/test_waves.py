@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import pmflib as pmf
@@ -49,6 +50,32 @@ def test_spread_waves__keeps_the_order_of_categories():
     wide, waves = pmf.spread_waves(long.astype({"x": kinds}), "id", "wave")
     schema = infer_schema(wide, waves)
     assert [variable.levels for variable in schema] == [("low", "mid", "high")] * 2
+
+
+def test_spread_waves__categorical_waves_come_in_the_order_of_their_categories():
+    kinds = pd.CategoricalDtype(["pre", "post", "later"], ordered=True)
+    long = pd.DataFrame({"id": [1, 1, 2], "wave": ["post", "pre", "post"], "x": ["a", "b", "c"]})
+    wide, waves = pmf.spread_waves(long.astype({"wave": kinds, "id": "category"}), "id", "wave")
+    assert waves == [["x_pre"], ["x_post"]]
+    assert wide["x_post"].to_pylist() == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"id_1": [1, 2], "wave": [1, 1], "id": ["a", "b"]},
+        {"id_1": [1, 1], "wave": ["2", "1_2"], "a": ["a", "b"], "a_1": ["x", "y"]},
+    ],
+)
+def test_spread_waves__refuses_columns_that_would_have_one_name(table):
+    with pytest.raises(SchemaError, match="which is another column; rename one"):
+        pmf.spread_waves(table, "id_1", "wave")
+
+
+def test_spread_waves__refuses_waves_that_are_not_a_number():
+    table = pa.table({"id": [1, 2], "wave": pa.array([1.0, float("nan")]), "x": ["a", "b"]})
+    with pytest.raises(SchemaError, match="row 1 has no 'wave'"):
+        pmf.spread_waves(table, "id", "wave")
 
 
 @pytest.mark.parametrize(
