@@ -247,7 +247,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
     codes, tmp_path, monkeypatch, thread_client
 ):
     # small parts, so that there are many
-    monkeypatch.setattr(score_parts, "PART_ROWS", 150)
+    monkeypatch.setattr(score_parts, "PART_ROWS", 100)
     monkeypatch.setattr("pmflib.ingest.readers.PARQUET_CELLS", 300)
     (tmp_path / "log").mkdir()
     write_log(tmp_path / "log" / "a.parquet", codes, groups=70)
