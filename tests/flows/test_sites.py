@@ -75,7 +75,7 @@ def test_plan__has_the_stages_that_run_and_the_memory_of_all_counts(pipeline):
     found = list_stages()
     assert {"pool", "fit_pooled"} <= set(found)
     assert not {"select", "fit", "refine"} & set(found)
-    assert found["pool"].worker_bytes == 5 * 8 * 4 * make_movies(4).n_levels ** 2
+    assert found["pool"].worker_bytes == 13 * 8 * 4 * make_movies(4).n_levels ** 2
     join(pipeline, "north")
     assert set(find_last_run(pipeline.store, "pipeline").seconds) == set(list_stages())
     join(pipeline)
