@@ -1,5 +1,6 @@
 import time
 
+import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -192,7 +193,13 @@ def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeyp
     codes = make_codes(np.random.default_rng(0), 40, CARDINALITIES)
     parts = [write_partition(tmp_path / name, codes, SCHEMA) for name in ("fit", "held")]
     parts[1] = parts[1][:1]
+    # groups must stay where they were assigned: stolen tasks and dropped copies of results would move them
+    settings = {
+        "distributed.scheduler.work-stealing": False,
+        "distributed.scheduler.active-memory-manager.start": False,
+    }
     with (
+        dask.config.set(settings),
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as cluster,
