@@ -7,8 +7,9 @@ best of majority vote, one coin and Dawid and Skene's model of maximum likelihoo
 difference with its standard error over the logs. A star marks what is more than one standard error behind. The best is
 that of the kind, not of each log, which would be the best of three by chance.
 
-`Screening.vote_cost` and `COIN_ERRORS` were chosen on the tuned half: planted logs of even numbers as in `regimes`, and
-the first eight draws of classifiers. The judged half is the odd ones, and the next twelve draws.
+`Screening.vote_cost`, `SIMPLER_ERRORS`, `MOST_SHRUNK` and the replacement by maximum likelihood were chosen on the
+tuned half: ten planted logs of even numbers as in `regimes`, and the first eight draws of classifiers. The judged half
+is twelve logs of higher numbers, and the next twelve draws.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.crowd.calibration import encode_truth
-from benchmarks.crowd.regimes import N_LOGS, REGIMES, draw_log, score_right
+from benchmarks.crowd.regimes import REGIMES, draw_log, score_right
 from benchmarks.crowd.uci_workers import TABLES, draw_design, draw_labels, read_table
 from pmflib.crowd import LabelLog, aggregate, read_labels
 
@@ -35,6 +36,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 CLASSIFIERS = {"tuned": range(8), "judged": range(8, 20)}
 """Draws of classifiers as workers."""
+PLANTED = {"tuned": range(0, 20, 2), "judged": range(13, 37, 2)}
+"""Numbers of planted logs."""
 
 
 def draw_classifiers(name: str, column: str, path: Path, trial: int) -> tuple[LabelLog, np.ndarray]:
@@ -59,7 +62,7 @@ def list_kinds(
             logs = (draw_classifiers(name, column, path, trial) for trial in CLASSIFIERS[half])
             yield f"{name}, {column}", logs
     for name in REGIMES:
-        yield name, (draw_log(name, n) for n in range(int(half == "judged"), N_LOGS, 2))
+        yield name, (draw_log(name, n) for n in PLANTED[half])
 
 
 def measure(log: LabelLog, truth: np.ndarray) -> list[float]:

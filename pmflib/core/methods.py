@@ -234,7 +234,7 @@ CROWD_METHODS = _tabulate(
         "passes",
         "pmflib.crowd.dawid_skene:plan_shrunk",
         "Dawid-Skene with confusion matrices shrunk toward the pooled matrix of equally accurate workers; held-out "
-        "labels choose the class prior, and whether every class has two subclasses of tasks",
+        "labels choose the class prior, whether every class has two subclasses of tasks, or maximum likelihood",
         "workers with accuracy above one half",
     ),
     Method(

@@ -56,7 +56,12 @@ from pmflib.crowd.e_step import (
 )
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State, run_em
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel, put_workers_last
+from pmflib.solvers.crowd.annotator_model import (
+    MAXIMUM_LIKELIHOOD,
+    AnnotatorModel,
+    CrowdModel,
+    put_workers_last,
+)
 from pmflib.solvers.crowd.class_matching import match_columns
 from pmflib.solvers.crowd.shrinkage import SHRINKAGE, measure_agreement
 
@@ -432,10 +437,13 @@ SUBCLASS_ERRORS = 2.5
 VOTELESS_ERRORS = 1.5
 """The same, compared with a fit that has one state for a class and no votes as evidence: where that fit predicts as
 well, the votes misled the passes, and tasks of a class do not differ. Chosen on drawn logs of classifiers
-(benchmarks/crowd/uci_workers.py) and the public logs."""
-COIN_ERRORS = 2.0
-"""Standard errors by which one accuracy for each worker must predict held-out labels better than free confusion
-matrices for these to have too few labels. Chosen by benchmarks/crowd/behind.py."""
+(benchmarks/crowd/uci_workers.py) and the public logs. Also the standard errors by which maximum likelihood must predict
+held-out labels better than the chosen model to replace it, chosen by benchmarks/crowd/behind.py."""
+SIMPLER_ERRORS = 2.0
+"""Standard errors by which one accuracy for each worker, or shrunk confusion matrices, must predict held-out labels
+better than free matrices for these to have too few labels. Chosen by benchmarks/crowd/behind.py, like the next one."""
+MOST_SHRUNK = 25
+"""Mean number of labels for each parameter of free matrices from which these are not compared with shrunk ones."""
 FREE = AnnotatorModel(pseudo_count=0.5, variational=False, votes=False)
 """Free confusion matrices, whose pseudo-labels only keep held-out labels possible."""
 LEAST_LABELS = 3
@@ -492,8 +500,8 @@ def choose_model(
     Nearly equal classes if they predict held-out labels not clearly worse than a learnt prior and label few tasks
     differently; otherwise the learnt prior. Two subclasses replace either if they predict held-out labels clearly
     better, also than a fit without votes as evidence, label many tasks differently, and contradict the votes on fewer.
-    If most tasks have fewer than
-    ``LEAST_LABELS`` labels, it is a learnt prior.
+    Maximum likelihood replaces the choice under the same conditions: where many workers give one label to everything,
+    shrinkage and votes mislead the passes. If most tasks have fewer than ``LEAST_LABELS`` labels, it is a learnt prior.
     """
     n_workers, n_classes = source.n_workers, source.n_classes
     labels = _thin(source)
@@ -512,23 +520,29 @@ def choose_model(
         return hold_out_labels(labels, folds, (n_workers, n_classes), kind, limits).take(several)
 
     base, even = hold_out(learnt), replace(learnt, evenness=EVENNESS)
-    gain, moved = base.compare(hold_out(even))
+    evenly = hold_out(even)
+    gain, moved = base.compare(evenly)
     said = (
         f"held-out log-likelihood per task {gain.mean:+.2g} +- {gain.error:.2g} with equal classes"
     )
-    chosen, why = learnt, "a learnt class prior"
+    chosen, why, best = learnt, "a learnt class prior", base
     if moved <= MOST_MOVED and gain.mean >= -PRIOR_ERRORS * gain.error:
-        chosen, why = even, "nearly equal classes"
+        chosen, why, best = even, "nearly equal classes", evenly
     two = hold_out(largest)
     gain, moved = base.compare(two)
     clear = moved >= LEAST_MOVED and gain.mean > SUBCLASS_ERRORS * gain.error
     if clear and two.count_top(votes) > base.count_top(votes):
-        free, _ = hold_out(replace(learnt, votes=False, variational=False)).compare(two)
-        clear = free.mean > VOTELESS_ERRORS * free.error
+        of_two, _ = hold_out(replace(learnt, votes=False, variational=False)).compare(two)
+        clear = of_two.mean > VOTELESS_ERRORS * of_two.error
     else:
         clear = False
     if clear:
-        chosen, why = largest, "two subclasses of every class"
+        chosen, why, best = largest, "two subclasses of every class", two
+    free = hold_out(FREE)
+    of_free, moved = best.compare(free)
+    is_better = moved >= LEAST_MOVED and of_free.mean > VOTELESS_ERRORS * of_free.error
+    if is_better and free.count_top(votes) > best.count_top(votes):
+        chosen, why = replace(MAXIMUM_LIKELIHOOD, copiers=copiers), "maximum likelihood"
     why += f": {said}, {gain.mean:+.2g} +- {gain.error:.2g} with two subclasses"
     return ModelChoice(chosen, why, tuple(groups))
 
@@ -537,7 +551,8 @@ def has_enough_labels(source: LabelSource, limits: Limits = LABEL_LIMITS) -> boo
     """Whether workers gave enough labels for free confusion matrices, as held-out labels say.
 
     They do not if one accuracy for each worker predicts held-out labels clearly better and gives some tasks other
-    labels, or if most tasks have fewer than ``LEAST_LABELS`` labels.
+    labels; if shrunk confusion matrices do, and there are fewer than ``MOST_SHRUNK`` labels for each parameter of free
+    ones; or if most tasks have fewer than ``LEAST_LABELS`` labels.
 
     Parameters
     ----------
@@ -550,10 +565,14 @@ def has_enough_labels(source: LabelSource, limits: Limits = LABEL_LIMITS) -> boo
     if _is_sparse(labels):
         return False
     folds = assign_folds(labels)
+    n_parameters = source.n_workers * source.n_classes * (source.n_classes - 1)
+    is_scarce = source.n_observed < MOST_SHRUNK * n_parameters
     free = hold_out_labels(labels, folds, sizes, FREE, limits)
-    coin = hold_out_labels(labels, folds, sizes, AnnotatorModel(one_coin=True), limits)
-    gain, moved = free.compare(coin)
-    return moved < LEAST_MOVED or gain.mean <= COIN_ERRORS * gain.error
+    for simpler in (AnnotatorModel(one_coin=True), *[AnnotatorModel()] * is_scarce):
+        gain, moved = free.compare(hold_out_labels(labels, folds, sizes, simpler, limits))
+        if moved >= LEAST_MOVED and gain.mean > SIMPLER_ERRORS * gain.error:
+            return False
+    return True
 
 
 def _thin(source: LabelSource) -> SparseBlock:

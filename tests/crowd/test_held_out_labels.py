@@ -6,7 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.crowd.e_step import LabelsInMemory
 from pmflib.crowd.fitting import EVENNESS, N_FOLDS, assign_folds, choose_model
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import measure_agreement
 from tests.crowd.label_logs import draw_log, read_real_table
 
@@ -49,6 +49,14 @@ def test_choose_model__classes_are_nearly_equal_unless_labels_say_otherwise(prio
     assert choose(table).annotator_model.evenness == evenness
 
 
+@pytest.mark.parametrize(("share", "is_free"), [(0.6, True), (0.0, False)])
+def test_choose_model__where_most_workers_give_one_label_is_maximum_likelihood(share, is_free):
+    sizes = {"n_tasks": 600, "n_workers": 40, "n_classes": 2, "n_labels": 7}
+    table, _ = draw_log(np.random.default_rng(0), **sizes, accuracy=(0.6, 0.95))
+    table["label"] = np.where(table["worker"] < 40 * share, 0, table["label"])
+    assert (choose(table).annotator_model == MAXIMUM_LIKELIHOOD) is is_free
+
+
 def test_choose_model__of_ordered_classes_keeps_their_order():
     many, _ = draw_log(np.random.default_rng(1), n_tasks=800, n_workers=15, n_classes=3, n_labels=9)
     assert choose(many, ordinal=True).annotator_model.ordinal
@@ -66,7 +74,7 @@ def test_choose_model__does_not_depend_on_the_order_of_tasks():
     assert choose({**table, "task": order[table["task"]]}).reason == choose(table).reason
 
 
-def testassign_folds__equal_tasks_do_not_hold_out_the_same_label():
+def test_assign_folds__equal_tasks_do_not_hold_out_the_same_label():
     log = pmf.crowd.read_labels(
         {"task": np.repeat(np.arange(500), 3), "worker": [0, 1, 2] * 500, "label": [0, 0, 1] * 500}
     )

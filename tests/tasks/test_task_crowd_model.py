@@ -37,7 +37,7 @@ def short_screening(monkeypatch):
     """
     screening = replace(fits.SCREENING, n_passes=6)
     monkeypatch.setattr(fits, "SCREENING", screening)
-    monkeypatch.setattr(fits, "COIN_ERRORS", np.inf)
+    monkeypatch.setattr(fits, "SIMPLER_ERRORS", np.inf)
 
 
 @pytest.fixture(scope="module")
