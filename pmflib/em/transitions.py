@@ -38,6 +38,9 @@ class Transitions(LatentClasses):
         As for `LatentClasses`, of the tables; there is one member.
     layout
         Ties between levels and tables.
+    n_least
+        Number of waves up to which transitions are counted at least. All of them give the entropy of paths; those up to
+        each person's last answer, the default, tell as much and are faster.
 
     References
     ----------
@@ -46,6 +49,7 @@ class Transitions(LatentClasses):
     """
 
     layout: ChainLayout
+    n_least: int = 0
 
     @classmethod
     def make(
@@ -87,7 +91,7 @@ class Transitions(LatentClasses):
     def _add_block(self, block: Block, chain: Chain) -> EMStatistics:
         rank = chain.initial.size
         states, tables = np.zeros((1, rank)), np.zeros((1, int(self.offsets[-1]), rank))
-        log_likelihood = sum_paths(block, self.layout, chain, states, tables)
+        log_likelihood = sum_paths(block, self.layout, chain, states, tables, self.n_least)
         return EMStatistics(tables[0], states[0], log_likelihood, block.n_samples)
 
     def start(self, source: BlockSource, state: ClassState) -> Callable[[], EMStatistics]:

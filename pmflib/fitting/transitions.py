@@ -332,7 +332,7 @@ class _Options:
             score = HeldOutScore(per_row, held_out.n_samples)
         return TransitionFit(
             model.sort_states(),
-            _measure(model, statistics, state),
+            _measure(model, replace(family, n_least=model.n_waves).start(training, state)(), state),
             state.loss_history,
             state.converged and change <= STILL,
             change,

@@ -6,22 +6,58 @@ wave, and the states form a Markov chain. A wave in which nothing is observed ha
 
 import math
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
+
+LEAST_SUM = 1e-200
+"""Sums of scaled probabilities below which logarithms are summed: terms that `FLOOR` or rounding to 0 leave out of
+larger ones are below 1e-100 of them."""
+
+
+@compile_kernel()
+def weigh_states(
+    chances: FloatArray, scores: FloatArray, scaled: FloatArray, pmf: FloatArray
+) -> float:
+    """Fill in a PMF in proportion to ``chances * exp(scores)``, and return the logarithm of the sum, nats.
+
+    Parameters
+    ----------
+    chances
+        Shape (n_states,): probabilities, which count as at least `FLOOR`.
+    scores, scaled
+        Shape (n_states,): logarithms, the largest of which is 0, and their exponentials.
+    pmf
+        Shape (n_states,), overwritten.
+    """
+    total, top = 0.0, 0.0
+    for s in range(pmf.size):
+        pmf[s] = chances[s] * scaled[s]
+        total += pmf[s]
+    if total < LEAST_SUM:
+        total, top = 0.0, -math.inf
+        for s in range(pmf.size):
+            pmf[s] = math.log(max(chances[s], FLOOR)) + scores[s]
+            top = max(top, pmf[s])
+        for s in range(pmf.size):
+            pmf[s] = math.exp(pmf[s] - top)
+            total += pmf[s]
+    for s in range(pmf.size):
+        pmf[s] /= total
+    return top + math.log(total)
 
 
 @compile_kernel()
 def smooth_row(
     levels: IntArray,
     waves: IntArray,
+    n_least: int,
     chain: tuple[FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
 ) -> tuple[float, int]:
     """Compute the log-probability of a row and the posteriors of its states, up to the last wave with an answer.
 
-    Backward first: ``betas[w, s]`` is proportional to the probability of all later answers given state s in wave w, and
-    ``likelihoods[w, s]`` to that of the answers of wave w and later. Forward then, transitions given all answers are
-    ``transitions[w, s, t] * likelihoods[w + 1, t] / betas[w, s]``.
+    Backward first: ``scores[w, s]`` is the logarithm of the probability of the answers of wave w and later given state
+    s in wave w, up to a constant; it gives the transitions given all answers, which run forward from the first wave.
 
     Parameters
     ----------
@@ -29,69 +65,55 @@ def smooth_row(
         Level indices that are observed, in any order.
     waves
         Shape (n_levels,): wave of each level.
+    n_least
+        Number of waves that are passed through at least, with or without answers.
     chain
         Initial shares, transitions and logarithms of emissions: shapes (n_states,), (n_waves - 1, n_states, n_states)
-        and (n_levels, n_states).
+        and (n_levels, n_states). Zeros count as `FLOOR`, so that no row is impossible.
     work
-        Likelihoods, betas and posteriors: three arrays of shape (n_waves, n_states), overwritten.
+        Scores, transitions given all answers, and posteriors, shapes (n_waves, n_states), (n_waves - 1, n_states,
+        n_states) and (n_waves, n_states), and a row (n_states,); overwritten.
 
     Returns
     -------
-    Log-probability, nats, and the last wave with an answer: 0 and -1 if there is none. -inf if the row is impossible.
+    Log-probability, nats, and the last wave that was passed through: 0 and -1 if there is none.
     """
     initial, transitions, log_emissions = chain
-    likelihoods, betas, gammas = work
-    rank, last = initial.size, -1
+    scores, moves, gammas, scaled = work
+    last, log_prob = n_least - 1, 0.0
     for level in levels:
         last = max(last, waves[level])
-    if last < 0:
-        return 0.0, last
-    likelihoods[: last + 1] = 0.0
+    scores[: last + 1] = 0.0
     for level in levels:
-        for s in range(rank):
-            likelihoods[waves[level], s] += log_emissions[level, s]
-    total = 0.0
-    betas[last] = 1.0
+        for s in range(initial.size):
+            scores[waves[level], s] += log_emissions[level, s]
     for w in range(last, -1, -1):
-        top = likelihoods[w].max()
-        largest = 0.0
-        for s in range(rank):
-            likelihoods[w, s] = math.exp(likelihoods[w, s] - top) * betas[w, s]
-            largest = max(largest, likelihoods[w, s])
-        if largest == 0.0:
-            return -math.inf, last
-        total += top + math.log(largest)
-        for s in range(rank):
-            likelihoods[w, s] /= largest
-        if w:
-            for s in range(rank):
-                chance = 0.0
-                for t in range(rank):
-                    chance += transitions[w - 1, s, t] * likelihoods[w, t]
-                betas[w - 1, s] = chance
-    chance = 0.0
-    for s in range(rank):
-        gammas[0, s] = initial[s] * likelihoods[0, s]
-        chance += gammas[0, s]
-    if chance == 0.0:
-        return -math.inf, last
-    gammas[0] /= chance
+        top = scores[w].max()
+        log_prob += top
+        for s in range(initial.size):
+            scores[w, s] -= top
+            scaled[s] = math.exp(scores[w, s])
+        if w == 0:
+            log_prob += weigh_states(initial, scores[0], scaled, gammas[0])
+        else:
+            for s in range(initial.size):
+                own = weigh_states(transitions[w - 1, s], scores[w], scaled, moves[w - 1, s])
+                scores[w - 1, s] += own
     for w in range(last):
         gammas[w + 1] = 0.0
-        for s in range(rank):
-            if gammas[w, s] > 0.0:
-                ratio = gammas[w, s] / betas[w, s]
-                for t in range(rank):
-                    gammas[w + 1, t] += ratio * transitions[w, s, t] * likelihoods[w + 1, t]
-    return total + math.log(chance), last
+        for s in range(initial.size):
+            for t in range(initial.size):
+                gammas[w + 1, t] += gammas[w, s] * moves[w, s, t]
+    return log_prob, last
 
 
 @compile_kernel()
 def add_paths(
     rows: tuple[IntArray, IntArray, FloatArray],
     layout: tuple[IntArray, IntArray, IntArray],
+    n_least: int,
     chain: tuple[FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     state_mass: FloatArray,
     table_mass: FloatArray,
 ) -> float:
@@ -104,13 +126,11 @@ def add_paths(
     layout
         ``waves`` (n_levels,): wave of each level; ``ties`` (n_levels,): its row of the tables; ``steps``
         (n_waves - 1,): first row of the transitions from each wave.
-    chain
-        Initial shares, transitions and logarithms of emissions, as for `smooth_row`.
-    work
-        Three arrays of shape (n_waves, n_states), overwritten.
+    n_least, chain, work
+        As for `smooth_row`; transitions up to wave ``n_least - 1``, or the last answer if it is later, are counted.
     state_mass, table_mass
         Shapes (n_sums, n_states) and (n_sums, n_table_rows, n_states), grow: of all rows with ``n_sums`` of 1, and of
-        each row with n_rows. Rows with nothing observed, or impossible, add nothing.
+        each row with n_rows. Rows with nothing observed add nothing.
 
     Returns
     -------
@@ -118,17 +138,15 @@ def add_paths(
     """
     indptr, indices, weights = rows
     waves, ties, steps = layout
-    transitions, (likelihoods, betas, gammas) = chain[1], work
+    moves, gammas = work[1], work[2]
     rank, log_likelihood = chain[0].size, 0.0
     for row in range(weights.size):
         levels, weight = indices[indptr[row] : indptr[row + 1]], weights[row]
+        if not levels.size:
+            continue
         out = min(row, len(state_mass) - 1)
-        log_prob, last = smooth_row(levels, waves, chain, work)
-        if last < 0:
-            continue
+        log_prob, last = smooth_row(levels, waves, n_least, chain, work)
         log_likelihood += weight * log_prob
-        if log_prob == -math.inf:
-            continue
         for s in range(rank):
             state_mass[out, s] += weight * gammas[0, s]
         for level in levels:
@@ -136,11 +154,9 @@ def add_paths(
                 table_mass[out, ties[level], s] += weight * gammas[waves[level], s]
         for w in range(last):
             for s in range(rank):
-                if gammas[w, s] > 0.0:
-                    ratio = weight * gammas[w, s] / betas[w, s]
-                    for t in range(rank):
-                        held = ratio * transitions[w, s, t] * likelihoods[w + 1, t]
-                        table_mass[out, steps[w] + t, s] += held
+                held = weight * gammas[w, s]
+                for t in range(rank):
+                    table_mass[out, steps[w] + t, s] += held * moves[w, s, t]
     return log_likelihood
 
 
@@ -149,7 +165,7 @@ def score_paths(
     rows: tuple[IntArray, IntArray],
     waves: IntArray,
     chain: tuple[FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     log_probs: FloatArray,
     posteriors: FloatArray,
 ) -> None:
@@ -160,28 +176,20 @@ def score_paths(
     rows
         ``indptr`` and ``indices``, as in `SparseBlock`.
     waves, chain, work
-        As for `add_paths`.
+        As for `smooth_row`.
     log_probs
         Shape (n_rows,), overwritten.
     posteriors
-        Shape (n_rows, n_waves, n_states), overwritten, or (0, n_waves, n_states) to skip them. An impossible row has
-        those of a row with nothing observed.
+        Shape (n_rows, n_waves, n_states), overwritten, or (0, n_waves, n_states) to skip them.
     """
     indptr, indices = rows
-    initial, transitions, gammas = chain[0], chain[1], work[2]
+    n_least = posteriors.shape[1] if len(posteriors) else 0
     for row in range(log_probs.size):
         levels = indices[indptr[row] : indptr[row + 1]]
-        log_probs[row], last = smooth_row(levels, waves, chain, work)
-        if not len(posteriors):
-            continue
-        if last < 0 or log_probs[row] == -math.inf:
-            gammas[0], last = initial, 0
-        for w in range(last, len(transitions)):
-            gammas[w + 1] = 0.0
-            for s in range(initial.size):
-                for t in range(initial.size):
-                    gammas[w + 1, t] += gammas[w, s] * transitions[w, s, t]
-        posteriors[row] = gammas
+        log_prob, _ = smooth_row(levels, waves, n_least, chain, work)
+        log_probs[row] = log_prob if levels.size else 0.0
+        if len(posteriors):
+            posteriors[row] = work[2]
 
 
 @compile_kernel()

@@ -159,8 +159,10 @@ class ChainLayout:
         return log_probs
 
     def make_work(self, chain: Chain) -> tuple[FloatArray, ...]:
-        """Return the arrays that kernels work in: three of shape (n_waves, n_states)."""
-        return tuple(np.empty((3, self.steps.size + 1, chain.initial.size)))
+        """Return the arrays that kernels work in: see `pmflib.kernels.transitions.smooth_row`."""
+        rank, n_steps = chain.initial.size, self.steps.size
+        shapes = (n_steps + 1, rank), (n_steps, rank, rank), (n_steps + 1, rank), (rank,)
+        return tuple(map(np.empty, shapes))
 
 
 def sum_paths(
@@ -169,6 +171,7 @@ def sum_paths(
     chain: Chain,
     state_mass: FloatArray,
     table_mass: FloatArray,
+    n_least: int = 0,
 ) -> float:
     """Add the expected counts of the rows of a block, and return their log-likelihood, nats.
 
@@ -181,6 +184,8 @@ def sum_paths(
     state_mass, table_mass
         float64 of shapes (n_sums, n_states) and (n_sums, n_table_rows, n_states), grow: of all rows together with
         ``n_sums`` of 1, or of each row.
+    n_least
+        Number of waves up to which transitions are counted at least; by default those up to each row's last answer.
     """
     from pmflib.kernels.transitions import add_paths
 
@@ -188,7 +193,7 @@ def sum_paths(
     rows = *list_rows(block, layout.offsets), weigh_rows(block)
     ties = layout.waves, layout.ties, steps
     return float(
-        add_paths(rows, ties, tuple(chain), layout.make_work(chain), state_mass, table_mass)
+        add_paths(rows, ties, n_least, tuple(chain), layout.make_work(chain), state_mass, table_mass)
     )
 
 
