@@ -15,35 +15,29 @@ larger ones are below 1e-100 of them."""
 
 
 @compile_kernel()
-def weigh_states(
-    chances: FloatArray, scores: FloatArray, scaled: FloatArray, pmf: FloatArray
-) -> float:
-    """Fill in a PMF in proportion to ``chances * exp(scores)``, and return the logarithm of the sum, nats.
+def score_answers(
+    levels: IntArray, waves: IntArray, log_emissions: FloatArray, scores: FloatArray
+) -> int:
+    """Sum the logarithms of a row's answers by wave and state, and return the last wave with an answer, -1 if none.
 
     Parameters
     ----------
-    chances
-        Shape (n_states,): probabilities, which count as at least `FLOOR`.
-    scores, scaled
-        Shape (n_states,): logarithms, the largest of which is 0, and their exponentials.
-    pmf
-        Shape (n_states,), overwritten.
+    levels
+        Level indices that are observed, in any order.
+    waves
+        Shape (n_levels,): wave of each level.
+    log_emissions
+        Shape (n_levels, n_states).
+    scores
+        Shape (n_waves or more, n_states), overwritten.
     """
-    total, top = 0.0, 0.0
-    for s in range(pmf.size):
-        pmf[s] = chances[s] * scaled[s]
-        total += pmf[s]
-    if total < LEAST_SUM:
-        total, top = 0.0, -math.inf
-        for s in range(pmf.size):
-            pmf[s] = math.log(max(chances[s], FLOOR)) + scores[s]
-            top = max(top, pmf[s])
-        for s in range(pmf.size):
-            pmf[s] = math.exp(pmf[s] - top)
-            total += pmf[s]
-    for s in range(pmf.size):
-        pmf[s] /= total
-    return top + math.log(total)
+    last = -1
+    scores[:] = 0.0
+    for level in levels:
+        last = max(last, waves[level])
+        for s in range(scores.shape[1]):
+            scores[waves[level], s] += log_emissions[level, s]
+    return last
 
 
 @compile_kernel()
@@ -51,8 +45,8 @@ def smooth_row(
     levels: IntArray,
     waves: IntArray,
     n_least: int,
-    chain: tuple[FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    chain: tuple[FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[float, int]:
     """Compute the log-probability of a row and the posteriors of its states, up to the last wave with an answer.
 
@@ -61,49 +55,60 @@ def smooth_row(
 
     Parameters
     ----------
-    levels
-        Level indices that are observed, in any order.
-    waves
-        Shape (n_levels,): wave of each level.
+    levels, waves
+        As for `score_answers`.
     n_least
         Number of waves that are passed through at least, with or without answers.
     chain
-        Initial shares, transitions and logarithms of emissions: shapes (n_states,), (n_waves - 1, n_states, n_states)
-        and (n_levels, n_states). Zeros count as `FLOOR`, so that no row is impossible.
+        Moves into each wave, shape (n_waves, n_states, n_states): initial shares in the first row of the first matrix,
+        and transitions; and logarithms of emissions, shape (n_levels, n_states). Zeros count as `FLOOR`, so that no row
+        is impossible.
     work
-        Scores, transitions given all answers, and posteriors, shapes (n_waves, n_states), (n_waves - 1, n_states,
-        n_states) and (n_waves, n_states), and a row (n_states,); overwritten.
+        Scores, (n_waves + 1, n_states), whose last row has the exponentials of a wave; moves given all answers, of the
+        shape of the moves; and posteriors, (n_waves, n_states); overwritten.
 
     Returns
     -------
     Log-probability, nats, and the last wave that was passed through: 0 and -1 if there is none.
     """
-    initial, transitions, log_emissions = chain
-    scores, moves, gammas, scaled = work
-    last, log_prob = n_least - 1, 0.0
-    for level in levels:
-        last = max(last, waves[level])
-    scores[: last + 1] = 0.0
-    for level in levels:
-        for s in range(initial.size):
-            scores[waves[level], s] += log_emissions[level, s]
+    moves, log_emissions = chain
+    scores, held, gammas = work
+    rank, scaled = gammas.shape[1], len(gammas)
+    log_prob = 0.0
+    last = max(score_answers(levels, waves, log_emissions, scores), n_least - 1)
     for w in range(last, -1, -1):
-        top = scores[w].max()
+        top = -math.inf
+        for s in range(rank):
+            top = max(top, scores[w, s])
         log_prob += top
-        for s in range(initial.size):
+        for s in range(rank):
             scores[w, s] -= top
-            scaled[s] = math.exp(scores[w, s])
-        if w == 0:
-            log_prob += weigh_states(initial, scores[0], scaled, gammas[0])
-        else:
-            for s in range(initial.size):
-                own = weigh_states(transitions[w - 1, s], scores[w], scaled, moves[w - 1, s])
-                scores[w - 1, s] += own
-    for w in range(last):
-        gammas[w + 1] = 0.0
-        for s in range(initial.size):
-            for t in range(initial.size):
-                gammas[w + 1, t] += gammas[w, s] * moves[w, s, t]
+            scores[scaled, s] = math.exp(scores[w, s])
+        for s in range(rank if w else 1):
+            total, top = 0.0, 0.0
+            for t in range(rank):
+                held[w, s, t] = moves[w, s, t] * scores[scaled, t]
+                total += held[w, s, t]
+            if total < LEAST_SUM:
+                total, top = 0.0, -math.inf
+                for t in range(rank):
+                    held[w, s, t] = math.log(max(moves[w, s, t], FLOOR)) + scores[w, t]
+                    top = max(top, held[w, s, t])
+                for t in range(rank):
+                    held[w, s, t] = math.exp(held[w, s, t] - top)
+                    total += held[w, s, t]
+            for t in range(rank):
+                held[w, s, t] /= total
+            if w:
+                scores[w - 1, s] += top + math.log(total)
+            else:
+                log_prob += top + math.log(total)
+    gammas[: last + 1] = 0.0
+    gammas[0] = held[0, 0]
+    for w in range(1, last + 1):
+        for s in range(rank):
+            for t in range(rank):
+                gammas[w, t] += gammas[w - 1, s] * held[w, s, t]
     return log_prob, last
 
 
@@ -112,8 +117,8 @@ def add_paths(
     rows: tuple[IntArray, IntArray, FloatArray],
     layout: tuple[IntArray, IntArray, IntArray],
     n_least: int,
-    chain: tuple[FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    chain: tuple[FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray],
     state_mass: FloatArray,
     table_mass: FloatArray,
 ) -> float:
@@ -138,8 +143,8 @@ def add_paths(
     """
     indptr, indices, weights = rows
     waves, ties, steps = layout
-    moves, gammas = work[1], work[2]
-    rank, log_likelihood = chain[0].size, 0.0
+    held, gammas = work[1], work[2]
+    rank, log_likelihood = gammas.shape[1], 0.0
     for row in range(weights.size):
         levels, weight = indices[indptr[row] : indptr[row + 1]], weights[row]
         if not levels.size:
@@ -154,9 +159,9 @@ def add_paths(
                 table_mass[out, ties[level], s] += weight * gammas[waves[level], s]
         for w in range(last):
             for s in range(rank):
-                held = weight * gammas[w, s]
+                mass = weight * gammas[w, s]
                 for t in range(rank):
-                    table_mass[out, steps[w] + t, s] += held * moves[w, s, t]
+                    table_mass[out, steps[w] + t, s] += mass * held[w + 1, s, t]
     return log_likelihood
 
 
@@ -164,8 +169,8 @@ def add_paths(
 def score_paths(
     rows: tuple[IntArray, IntArray],
     waves: IntArray,
-    chain: tuple[FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    chain: tuple[FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray],
     log_probs: FloatArray,
     posteriors: FloatArray,
 ) -> None:
@@ -196,7 +201,7 @@ def score_paths(
 def find_paths(
     rows: tuple[IntArray, IntArray],
     waves: IntArray,
-    logs: tuple[FloatArray, FloatArray, FloatArray],
+    logs: tuple[FloatArray, FloatArray],
     work: tuple[FloatArray, IntArray],
     paths: IntArray,
 ) -> None:
@@ -207,28 +212,25 @@ def find_paths(
     rows, waves
         As for `score_paths`.
     logs
-        Logarithms of initial shares, transitions and emissions.
+        Logarithms of moves and emissions, both as for `smooth_row`.
     work
-        float64 and int64 of shape (n_waves, n_states), overwritten.
+        float64 and int64 of shape (n_waves + 1, n_states), overwritten.
     paths
         Shape (n_rows, n_waves), overwritten.
     """
     indptr, indices = rows
-    log_initial, log_transitions, log_emissions = logs
+    log_moves, log_emissions = logs
     scores, came_from = work
-    n_waves, rank = scores.shape
+    n_waves, rank, _ = log_moves.shape
     for row in range(len(paths)):
-        scores[:] = 0.0
-        for level in indices[indptr[row] : indptr[row + 1]]:
-            for s in range(rank):
-                scores[waves[level], s] += log_emissions[level, s]
-        scores[0] += log_initial
+        score_answers(indices[indptr[row] : indptr[row + 1]], waves, log_emissions, scores)
+        scores[0] += log_moves[0, 0]
         for w in range(1, n_waves):
             for t in range(rank):
                 best = 0
-                highest = scores[w - 1, 0] + log_transitions[w - 1, 0, t]
+                highest = scores[w - 1, 0] + log_moves[w, 0, t]
                 for s in range(1, rank):
-                    score = scores[w - 1, s] + log_transitions[w - 1, s, t]
+                    score = scores[w - 1, s] + log_moves[w, s, t]
                     if score > highest:
                         best, highest = s, score
                 came_from[w, t] = best

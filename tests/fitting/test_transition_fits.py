@@ -10,7 +10,7 @@ from pmflib.core.defaults import LIMITS
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.family import run_em
 from pmflib.em.latent_classes import LatentClasses
-from pmflib.em.transitions import Transitions, measure_singles
+from pmflib.fitting.transitions import Transitions, measure_singles
 from pmflib.model.metrics import match_factors
 from pmflib.model.transitions import ChainLayout
 from pmflib.solvers import PseudoCounts

@@ -155,7 +155,9 @@ def test_impossible_rows__have_the_floored_probability_of_latent_classes():
         paths, chances, expected = find_posterior(still, row)
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
         for wave in range(2):
-            np.testing.assert_allclose(own[wave], np.bincount(paths[:, wave], chances, 2), atol=1e-12)
+            np.testing.assert_allclose(
+                own[wave], np.bincount(paths[:, wave], chances, 2), atol=1e-12
+            )
 
 
 def test_sample__has_the_shares_and_answers_of_the_model():
