@@ -7,7 +7,7 @@ along the waves of each person.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -76,6 +76,8 @@ class Transitions(LatentClasses):
 
     layout: ChainLayout
     n_least: int = 0
+    # one model has one pass, whatever the number of threads
+    start, score = Family.start, Family.score
 
     @classmethod
     def make(
@@ -110,22 +112,9 @@ class Transitions(LatentClasses):
             parts.append(EMStatistics(tables[0], states[0], log_likelihood, block.n_samples))
         return sum_fields(parts)
 
-    def start(self, source: BlockSource, state: ClassState) -> Callable[[], EMStatistics]:
-        """Start a pass."""
-        return Family.start(self, source, state)
-
     def measure(self, parameters: Parameters) -> int:
         """Return the size of the expected counts in bytes."""
         return parameters[0].nbytes + parameters[1].nbytes
-
-    def score(
-        self,
-        held_out: BlockSource,
-        parameters: Parameters,
-        meanwhile: Callable[[], None] | None = None,
-    ) -> float:
-        """Compute the held-out log-likelihood, nats per sample."""
-        return Family.score(self, held_out, parameters, meanwhile)
 
     def score_under(self, parameters: Parameters, _: IntArray) -> ScoreRows:
         """Return a function that scores rows under a model, of any rank."""
@@ -184,13 +173,14 @@ class TransitionFit(Summarised):
 
     def summary(self) -> Summary:
         """Summary of the model, with likelihood, criteria and convergence."""
-        of_model, settled = self.model.summary(), "yes" if self.converged else "no"
-        settled += (
-            f", after {len(self.loss_history)} passes; one more changes probabilities by at most "
+        of_model = self.model.summary()
+        settled = (
+            f"{'yes' if self.converged else 'no'}, after {len(self.loss_history)} passes; one more changes "
+            f"probabilities by at most {decimal(self.last_change, 2)}"
         )
         facts = [
             *of_model.facts,
-            ("converged", settled + decimal(self.last_change, 2)),
+            ("converged", settled),
             ("log-likelihood", self.training.describe()),
         ]
         if self.held_out_score is not None:

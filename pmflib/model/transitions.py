@@ -492,43 +492,35 @@ class TransitionModel(Summarised):
             ("transitions", "equal between all waves" if self.homogeneous else "free"),
             ("measurement", "equal in all waves" if self.invariant else "free"),
         )
-        of_state = [f">state {state}" for state in range(min(self.n_states, MOST_STATES))]
+        most = slice(min(self.n_states, MOST_STATES))
+        of_state = [f">state {state}" for state in range(most.stop)]
+        names = [cut(next(filter(None, own), "")) for own in self.waves.names]
         rows = [
-            (f"{wave} ({cut(next(filter(None, names), ''))})", *map(percent, own[:MOST_STATES]))
-            for wave, (names, own) in enumerate(
-                zip(self.waves.names, self.shares.tolist(), strict=True)
-            )
+            (f"{wave} ({names[wave]})", *map(percent, own[most]))
+            for wave, own in enumerate(self.shares.tolist())
         ]
-        shares = SummaryTable(
-            "Shares of the states by wave", ("wave", *of_state), rows, len(rows), "model.shares"
-        )
         moves = [
             (
-                f"{wave} to {wave + 1}",
+                "any" if self.homogeneous else f"{wave} to {wave + 1}",
                 f"state {state}",
-                *(f"{each:.3f}" for each in own[:MOST_STATES]),
+                *(f"{each:.3f}" for each in self.transitions[wave, state, most]),
             )
-            for wave, matrix in enumerate(
-                self.transitions[: 1 if self.homogeneous else None].tolist()
-            )
-            for state, own in enumerate(matrix[:MOST_STATES])
+            for wave in range(self.layout.n_matrices)
+            for state in range(most.stop)
         ]
-        if self.homogeneous:
-            moves = [("any", *row[1:]) for row in moves]
+        title = "Shares of the states by wave"
+        tables = [SummaryTable(title, ("wave", *of_state), rows, len(rows), "model.shares")]
         title = "Transitions: probability of the state in the next wave"
         columns = ("waves", "from", *of_state)
-        tables = [shares, SummaryTable(title, columns, moves, len(moves), "model.transitions")]
+        tables += [SummaryTable(title, columns, moves, len(moves), "model.transitions")]
         pooled = self._take_variables(self.waves.first_positions, self.shares.mean(axis=0))
         headline = f"Latent transitions of {self.n_states} states over {self.n_waves} waves"
         return Summary(headline, facts, (), (tabulate_states(pooled), *tables[: 1 + bool(moves)]))
 
     def save(self, path: str | Path) -> None:
         """Write the model as a Zarr group that `load` can read; the folder must not exist."""
-        arrays = {
-            "initial": (self.initial, ("state",)),
-            "transitions": (self.transitions, ("step", "state", "next_state")),
-            "emissions": (self.emissions, ("level", "state")),
-        }
+        dims = ("state",), ("step", "state", "next_state"), ("level", "state")
+        arrays = dict(zip(Chain._fields, zip(self.chain, dims, strict=True), strict=True))
         attributes = {
             "kind": KIND,
             "units": "probability",
