@@ -1,8 +1,10 @@
 """Panel data drawn from a known chain, and the slow versions of what passes compute."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
+from scipy.special import logsumexp
 
 import pmflib as pmf
 from pmflib.model.transitions import TransitionModel
@@ -40,17 +42,49 @@ def draw_panel(model, n_rows, seed=0, *, gaps=0.1, missed=0.2):
 
 
 def weigh_paths(model, row):
-    """Joint probabilities of one row and of all paths of states: the paths, and their probabilities."""
-    n_waves, schema = model.n_waves, model.schema
+    """All paths of states, and the logarithms of the joint probabilities of one row and each of them.
+
+    Zeros count as `FLOOR`, as in all models.
+    """
+    n_waves, schema, chain = model.n_waves, model.schema, model.chain.take_logs()
     paths = list(itertools.product(range(model.n_states), repeat=n_waves))
-    chances = []
+    logs = []
     for path in paths:
-        chance = model.initial[path[0]]
+        log = chain.initial[path[0]]
         for wave in range(n_waves):
             if wave:
-                chance *= model.transitions[wave - 1][path[wave - 1], path[wave]]
+                log += chain.transitions[wave - 1][path[wave - 1], path[wave]]
             for position in model.waves.positions[wave]:
                 if position >= 0 and row[position] >= 0:
-                    chance *= model.emissions[schema.offsets[position] + row[position], path[wave]]
-        chances.append(chance)
-    return np.array(paths), np.array(chances)
+                    log += chain.emissions[schema.offsets[position] + row[position], path[wave]]
+        logs.append(log)
+    return np.array(paths), np.array(logs)
+
+
+def find_posterior(model, row):
+    """All paths of states, their probabilities given one row, and the log-probability of the row."""
+    paths, logs = weigh_paths(model, row)
+    log_prob = logsumexp(logs)
+    return paths, np.exp(logs - log_prob), log_prob
+
+
+def make_hard_model(seed, n_states=3, n_waves=4):
+    """Draw a model with zeros, and with answers that tell states apart by more than floats can hold."""
+    rng = np.random.default_rng(seed)
+    plain = make_model(n_states, n_waves, sizes=(3, 3, 2), seed=seed, homogeneous=False)
+    moves = plain.transitions * (rng.random(plain.transitions.shape) < 0.5)
+    moves += np.eye(n_states) * (moves.sum(axis=2, keepdims=True) == 0)
+    initial = plain.initial * (np.arange(n_states) == rng.integers(n_states))
+    exponents = rng.choice([0.0, -5.0, -250.0, -400.0], plain.emissions.shape)
+    shares = np.where(exponents > -400, 10.0**exponents, 0.0)
+    sums = np.add.reduceat(shares, plain.schema.offsets[:-1])
+    widths = np.diff(plain.schema.offsets)
+    shares = np.where(np.repeat(sums == 0, widths, axis=0), 1.0, shares)
+    shares /= np.repeat(np.add.reduceat(shares, plain.schema.offsets[:-1]), widths, axis=0)
+    return replace(
+        plain,
+        initial=initial / initial.sum(),
+        transitions=moves / moves.sum(axis=2, keepdims=True),
+        emissions=shares,
+        invariant=False,
+    )

@@ -27,7 +27,7 @@ import numpy as np
 import pmflib as pmf
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.transitions import Transitions
+from pmflib.fitting.transitions import Transitions
 from pmflib.model.transitions import TransitionModel
 from pmflib.schema.waves import Waves
 

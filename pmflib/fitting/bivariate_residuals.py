@@ -253,7 +253,7 @@ def bivariate_residuals(
     binary data latent class models", for the score test; Rao (1948); Holm (1979).
     """
     check_single_fit(model)
-    source = open_source(model, samples, weight)
+    source = open_source(model.schema, model.rank, samples, weight)
     n_entries, n_cells = count_work(model)
     if n_entries > MAX_ENTRIES or n_cells * n_entries > MAX_CROSSED:
         raise MemoryPlanError(

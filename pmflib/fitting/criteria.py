@@ -178,44 +178,56 @@ def measure_statistics(model: JointPMF, statistics: EMStatistics) -> Criteria:
         Latent class model, from one fit or an average.
     statistics
         Result of `em_statistics` for all samples.
+    """
+    return _make_criteria(model, sum_statistics(statistics, model.prior, model.factors))
+
+
+def sum_statistics(statistics: EMStatistics, prior: FloatArray, factors: FloatArray) -> SampleSums:
+    """Compute the sums of all samples from their sufficient statistics under a model.
 
     Notes
     -----
     The entropy of a sample's posterior equals its log-likelihood minus the posterior mean of the log joint probability
     of state and answers, which is linear in the statistics.
     """
-    log_prior, log_factors = take_logs(model.prior, model.factors)
+    log_prior, log_factors = take_logs(prior, factors)
     joint = np.vdot(statistics.level_mass, log_factors) + statistics.state_mass @ log_prior
     n_rows = float(statistics.state_mass.sum())
-    sums = _SampleSums(
+    return SampleSums(
         n_rows=n_rows,
         n_empty=statistics.n_rows - n_rows,
         log_likelihood=statistics.log_likelihood,
         entropy=max(0.0, statistics.log_likelihood - float(joint)),
         level_counts=(statistics.level_mass.sum(axis=1) > 0).astype(np.int64),
     )
-    return _make_criteria(model, sums)
 
 
-def _make_criteria(model: JointPMF, sums: _SampleSums) -> Criteria:
+def _make_criteria(model: JointPMF, sums: SampleSums) -> Criteria:
     seen = np.add.reduceat(sums.level_counts > 0, model.schema.offsets[:-1], dtype=np.int64)
-    # a sum of logarithms, because a product over thousands of variables overflows
-    log_cells = float(np.log(np.maximum(seen, 1)).sum())
-    n_cells = round(math.exp(log_cells)) if log_cells < MOST_LOG_CELLS else math.inf
     is_counted = model.folding is None
+    n_parameters = count_parameters(model, sums.level_counts) if is_counted else None
+    return make_criteria(sums, int(np.count_nonzero(model.prior)), n_parameters, seen)
+
+
+def make_criteria(
+    sums: SampleSums, n_states: int, n_parameters: int | None, sizes: IntArray
+) -> Criteria:
+    """Make the criteria of a model, given its sums over samples and the number of levels of each variable."""
+    # a sum of logarithms, because a product over thousands of variables overflows
+    log_cells = float(np.log(np.maximum(sizes, 1)).sum())
     return Criteria(
         log_likelihood=float(sums.log_likelihood),
         entropy=float(sums.entropy),
         n_rows=round(sums.n_rows),
         n_empty=round(sums.n_rows + sums.n_empty) - round(sums.n_rows),
-        n_states=int(np.count_nonzero(model.prior)),
-        n_parameters=count_parameters(model, sums.level_counts) if is_counted else None,
-        n_cells=n_cells,
+        n_states=n_states,
+        n_parameters=n_parameters,
+        n_cells=round(math.exp(log_cells)) if log_cells < MOST_LOG_CELLS else math.inf,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _SampleSums:
+class SampleSums:
     """Additive sums from which the criteria are computed."""
 
     n_rows: float
@@ -225,11 +237,11 @@ class _SampleSums:
     level_counts: IntArray
 
 
-def _sum_group(group: BlockGroup, model: JointPMF) -> _SampleSums:
+def _sum_group(group: BlockGroup, model: JointPMF) -> SampleSums:
     return sum_fields([_sum_block(block, model) for block in iterate_distinct(group)])
 
 
-def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
+def _sum_block(block: Block, model: JointPMF) -> SampleSums:
     """Compute the sums of a block, whose rows may be weighted."""
     weights, sparse = weigh_rows(block), block.to_sparse(model.schema.offsets)
     lengths = np.diff(sparse.indptr)
@@ -249,7 +261,7 @@ def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
     n_rows = float(weights[lengths > 0].sum())
     n_empty = float(weights.sum()) - n_rows
     counted = level_counts.astype(np.int64)
-    return _SampleSums(n_rows, n_empty, log_likelihood, max(entropy, 0.0), counted)
+    return SampleSums(n_rows, n_empty, log_likelihood, max(entropy, 0.0), counted)
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:

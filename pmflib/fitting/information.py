@@ -1,7 +1,7 @@
 """The information of samples on the parameters of a model, and its inverse, for each family.
 
-Latent classes, forests and item responses provide the scores of rows, second derivatives, and constraints;
-`pmflib.solvers.numeric.information` makes covariances of them, and errors of functions of the parameters.
+Latent classes, forests, item responses and transition models provide the scores of rows, second derivatives, and
+constraints; `pmflib.solvers.numeric.information` makes covariances of them, and errors of functions of the parameters.
 """
 
 from __future__ import annotations
@@ -20,14 +20,23 @@ from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import weigh_slopes
 from pmflib.em.traits.quadrature import ItemDesign, weigh_levels
-from pmflib.fitting.linearised import find_pseudo_counts
+from pmflib.fitting.linearised import find_pseudo_counts, read_entries
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
-from pmflib.model.information import list_pmfs, merge_information, sum_information
+from pmflib.model.information import (
+    iterate_masses,
+    list_pmfs,
+    merge_information,
+    open_entries,
+    sum_information,
+    sum_scores,
+)
 from pmflib.model.statistics import sum_fields
 from pmflib.model.traits.discriminations import Discriminations
 from pmflib.model.traits.level_scores import LevelScores
+from pmflib.model.transitions import ChainLayout, TransitionModel
+from pmflib.schema import Schema
 from pmflib.solvers.numeric.information import (
     Covariance,
     PMFCovariance,
@@ -64,22 +73,29 @@ def check_single_fit(model: JointPMF) -> None:
         )
 
 
-def open_source(model: JointPMF, samples: object, weight: object | None = None) -> BlockSource:
-    """Open samples in memory or stored, with their weights, as blocks."""
+def open_source(
+    schema: Schema, rank: int, samples: object, weight: object | None = None
+) -> BlockSource:
+    """Open samples in memory or stored, with their weights, as blocks for models of a rank."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, model.schema.weight_decimals)
-        if samples.schema.digest != model.schema.digest:
+            weigh_samples(samples, weight, schema.weight_decimals)
+        if samples.schema.digest != schema.digest:
             raise SchemaError(
-                "model and samples have different schemas; take both from one pipeline"
+                "samples and model have different schemas; take all from one pipeline"
             )
         return samples
-    codes = model.schema.encode(samples)
+    block = read_samples(schema, samples, weight)
+    return BlocksInMemory.cut(block, schema.offsets, rank)
+
+
+def read_samples(schema: Schema, samples: object, weight: object | None = None) -> DenseBlock:
+    """Read samples in memory, at least one, with their weights."""
+    codes = schema.encode(samples)
     if not len(codes):
-        raise PmfError("samples has no rows; give those that the model was fitted to")
+        raise PmfError("samples has no rows; give at least one")
     check_row_order(samples, weight=weight)
-    block = weigh_samples(DenseBlock(codes), weight, model.schema.weight_decimals)
-    return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
+    return weigh_samples(DenseBlock(codes), weight, schema.weight_decimals)
 
 
 def find_information(model: JointPMF, source: BlockSource) -> PMFInformation:
@@ -122,6 +138,71 @@ def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
     parameters = model.parameters
     pseudo_counts = find_pseudo_counts(model, parameters, found.mass)
     return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
+
+
+def find_chain_covariance(model: TransitionModel, source: BlockSource) -> PMFCovariance:
+    """Find the covariance of the probabilities of a transition model, in the order of `list_chain`.
+
+    Parameters
+    ----------
+    model
+        From `pmflib.fit_transitions`.
+    source
+        The samples it was fitted to.
+
+    Raises
+    ------
+    MemoryPlanError
+        If there are more than ``MAX_ENTRIES`` distinct probabilities.
+    PmfError
+        If nothing is observed.
+    """
+    layout, rank = model.layout, model.n_states
+    values, starts = list_chain(model)
+    if values.size > MAX_ENTRIES:
+        raise MemoryPlanError(
+            f"the model has {values.size} probabilities, above {MAX_ENTRIES}; take fewer states or questions, or "
+            "equal tables in all waves"
+        )
+    entries = open_entries(values, starts)
+    found = source.map_in_turn(
+        sum_chain,
+        merge_information,
+        layout,
+        entries,
+        rank,
+        result_bytes=8 * entries.size**2,
+        name="information",
+    )
+    if not found.mass.any():
+        raise PmfError("samples has no observed cell; give those that the model was fitted to")
+    singles = layout.find_singles(read_entries(found.mass, rank)[1].sum(axis=1))
+    mean = float(model.origin.get("pseudo_count", 0.0))
+    counts = layout.shape_pseudo_counts(singles, rank, mean)
+    added = np.concatenate([np.full(rank, counts.state), np.tile(counts.levels, rank)])
+    return find_covariance(entries, starts, found, added)
+
+
+def list_chain(model: TransitionModel) -> tuple[FloatArray, IntArray]:
+    """List the initial shares and the tables of each state of a transition model, and the first entry of each PMF."""
+    initial, tables = model.layout.join(model.chain)
+    offsets = model.layout.find_offsets(initial.size)[:-1]
+    own = initial.size + np.arange(initial.size)[:, None] * len(tables) + offsets
+    return np.concatenate([initial, tables.T.ravel()]), np.concatenate([[0], own.ravel()])
+
+
+def sum_chain(
+    group: BlockGroup, layout: ChainLayout, entries: FloatArray, rank: int
+) -> PMFInformation:
+    """Sum the information of a group of blocks on the entries of `list_chain`."""
+    chain = layout.split(read_entries(entries, rank))
+
+    def list_masses(codes: IntArray) -> FloatArray:
+        states, tables, _ = layout.count(DenseBlock(codes), chain, n_sums=len(codes))
+        return np.hstack([states, tables.transpose(0, 2, 1).reshape(len(codes), -1)])
+
+    blocks = iterate_distinct(group)
+    return sum_scores(iterate_masses(blocks, layout.offsets, entries, list_masses), entries.size)
 
 
 def find_item_covariance(model: JointPMF, source: BlockSource) -> Covariance:

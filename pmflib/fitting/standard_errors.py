@@ -16,12 +16,15 @@ from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlockSource
 from pmflib.fitting.information import (
     check_single_fit,
+    find_chain_covariance,
     find_information,
     find_item_covariance,
     invert_information,
+    list_chain,
     list_item_numbers,
     open_source,
 )
+from pmflib.fitting.linearised import read_entries
 from pmflib.fitting.parameter_errors import (
     FAR,
     FIELDS,
@@ -35,14 +38,11 @@ from pmflib.fitting.parameter_errors import (
     span_logits,
 )
 from pmflib.fitting.replicates import Method, Replicates, fit_replicates
-from pmflib.fitting.transition_errors import find_transition_errors
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
-from pmflib.model.information import (
-    find_factor_slopes,
-)
+from pmflib.model.information import find_factor_slopes
 from pmflib.model.traits.discriminations import Discriminations
-from pmflib.model.transitions import TransitionModel
+from pmflib.model.transitions import Chain, TransitionModel
 from pmflib.schema import Schema
 from pmflib.solvers.numeric.information import (
     Covariance,
@@ -121,7 +121,7 @@ def standard_errors(
     check_single_fit(model)
     if design is not None:
         return find_design_errors(fit_replicates(model, samples, design, method=method))
-    source = open_source(model, samples)
+    source = open_source(model.schema, model.rank, samples)
     if model.trait_model is not None:
         return _find_item_errors(model, source)
     found = find_information(model, source)
@@ -149,7 +149,12 @@ def _find_chain_errors(
         raise PmfError(
             "design is given and model is a transition model, whose errors take samples as independent; leave it out"
         )
-    arrays, solved = find_transition_errors(model, samples)
+    source = open_source(model.schema, model.n_states, samples)
+    solved, (values, _) = find_chain_covariance(model, source), list_chain(model)
+    flat = find_intervals(values, *solved.spread(), solved.is_edge, solved.reach)
+    entries = [read_entries(getattr(flat, name), model.n_states) for name in FIELDS]
+    by_array = zip(*map(model.layout.split, entries), strict=True)
+    arrays = {name: ArrayErrors(*own) for name, own in zip(Chain._fields, by_array, strict=True)}
     counts = {name: (~each.is_determined).sum() for name, each in arrays.items()}
     notes: tuple[str, ...] = ()
     if unknown := [
@@ -158,14 +163,7 @@ def _find_chain_errors(
         notes += (
             f"not determined by the samples: {', '.join(unknown)}; these have no errors; take fewer states",
         )
-    if solved.distance > FAR:
-        notes += (
-            f"the model is {decimal(solved.distance)} standard errors from the maximum of the likelihood: fit it again "
-            "with a smaller tol",
-        )
-    for note in notes:
-        warnings.warn(note, IdentificationWarning, stacklevel=3)
-    return ParameterErrors(arrays, model, "products of scores", solved.distance, notes)
+    return _warn(arrays, model, "products of scores", solved, notes, "a smaller tol")
 
 
 def find_design_errors(found: Replicates) -> ParameterErrors:
@@ -219,14 +217,26 @@ def _find_item_errors(model: JointPMF, source: BlockSource) -> ParameterErrors:
             f"not determined by the samples: item parameters of {list_some(unknown)}; these have no errors; take "
             "fewer traits, or add variables",
         )
+    return _warn(arrays, model, "observed information", solved, notes, "more passes")
+
+
+def _warn(
+    arrays: dict[str, ArrayErrors],
+    model: JointPMF | TransitionModel,
+    method: str,
+    solved: Covariance,
+    notes: tuple[str, ...],
+    remedy: str,
+) -> ParameterErrors:
+    """Errors with their notes and one on a model that is no maximum, of which callers of callers are warned."""
     if solved.distance > FAR:
         notes += (
             f"the model is {decimal(solved.distance)} standard errors from the maximum of the likelihood: fit it again "
-            "with more passes",
+            f"with {remedy}",
         )
     for note in notes:
-        warnings.warn(note, IdentificationWarning, stacklevel=3)
-    return ParameterErrors(arrays, model, "observed information", solved.distance, notes)
+        warnings.warn(note, IdentificationWarning, stacklevel=4)
+    return ParameterErrors(arrays, model, method, solved.distance, notes)
 
 
 def _are_moved(model: JointPMF, by_slopes: FloatArray, solved: Covariance) -> BoolArray:

@@ -1,38 +1,47 @@
-"""Fits of latent transition models to panel data, in memory or stored."""
+"""Fits of latent transition models to panel data, in memory or stored: the family of models for EM, and its runs.
+
+The expected counts of a chain are those of latent classes: of initial states, and of levels given states, where the
+levels of a transition matrix are the next states. Only the pass over samples differs, which runs backward and forward
+along the waves of each person.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
 from pmflib.cluster.clients import find_memory
-from pmflib.core.arrays import FloatArray, check_row_order, check_whole, name_type
-from pmflib.core.blocks import DenseBlock
+from pmflib.core.arrays import FloatArray, IntArray, Parameters, check_whole, name_type
+from pmflib.core.blocks import Block
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
-from pmflib.core.survey_design import weigh_samples
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.display.summary import Summarised, Summary, decimal, tabulate_comparison
 from pmflib.em.block_source import BlocksInMemory, BlockSource
-from pmflib.em.family import run_em
-from pmflib.em.latent_classes import ClassState
+from pmflib.em.blocks import ScoreRows
+from pmflib.em.family import Family, run_em
+from pmflib.em.latent_classes import ClassState, LatentClasses, evaluate_models
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.em.transitions import Transitions, measure_singles
+from pmflib.fitting.criteria import make_criteria, sum_statistics
 from pmflib.fitting.fit_result import STILL
 from pmflib.fitting.fit_statistics import Criteria, HeldOutScore
-from pmflib.model.statistics import EMStatistics, m_step, take_logs
+from pmflib.fitting.information import open_source, read_samples
+from pmflib.model.statistics import EMStatistics, m_step, sum_fields
 from pmflib.model.transitions import ChainLayout, TransitionModel
 from pmflib.schema import Schema
 from pmflib.schema.waves import WaveNames, Waves, infer_schema
 from pmflib.solvers import check_rank
+from pmflib.solvers.pairs.pair_matrix import start_random
 
+STAYING = (0.2, 0.9)
+"""Range of the share of people who keep their state in random starts, beyond those who return by chance."""
 MAX_PASSES, TOL = 1000, 1e-8
 """Limit of passes, and the share of the objective that the last passes may gain where EM ends."""
 N_STARTS, START_PASSES = 10, 30
@@ -43,8 +52,81 @@ PATIENCE = 2
 """Number of consecutive numbers of states without a gain after which the comparison ends."""
 N_FOLDS = 5
 """Folds of people, one of which is held out to choose the number of states."""
-MOST_LOG_CELLS = 700.0
-"""Logarithm of the number of cells above which the number is infinite."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Transitions(LatentClasses):
+    """Latent transition models; a model is its initial shares and tables, as `ChainLayout` lays them out.
+
+    Parameters
+    ----------
+    offsets, pseudo_counts, n_members, accelerate
+        As for `LatentClasses`, of the tables; there is one member.
+    layout
+        Ties between levels and tables.
+    n_least
+        Number of waves up to which transitions are counted at least. All of them give the entropy of paths; those up to
+        each person's last answer, the default, tell as much and are faster.
+
+    References
+    ----------
+    Baum, Petrie, Soules, Weiss (1970), Annals of Mathematical Statistics 41(1); Collins, Lanza (2010), Latent Class and
+    Latent Transition Analysis, chapter 7.
+    """
+
+    layout: ChainLayout
+    n_least: int = 0
+    # one model has one pass, whatever the number of threads
+    start, score = Family.start, Family.score
+
+    @classmethod
+    def make(
+        cls, layout: ChainLayout, singles: FloatArray, rank: int, pseudo_count: float = 0.0
+    ) -> Self:
+        """Make the family of models with some number of states.
+
+        Parameters
+        ----------
+        layout
+            As for the class.
+        singles, rank, pseudo_count
+            As for `ChainLayout.shape_pseudo_counts`.
+        """
+        counts = layout.shape_pseudo_counts(singles, rank, pseudo_count)
+        offsets = layout.find_offsets(rank)
+        return cls(offsets=offsets, pseudo_counts=counts, accelerate=True, layout=layout)
+
+    def draw(self, singles: FloatArray, rank: int, rng: np.random.Generator) -> ClassState:
+        """Return the state before the first pass of a random start."""
+        prior, factors = start_random(singles, self.layout.base_offsets, rank=rank, rng=rng)
+        stay = rng.uniform(*STAYING)
+        moves = stay * np.eye(rank) + (1 - stay) / rank
+        tables = np.concatenate([factors, *[moves] * self.layout.n_matrices])
+        return self.begin([(prior, tables)])
+
+    def add(self, parameters: Parameters, blocks: Iterable[Block]) -> EMStatistics:
+        """Compute the expected counts of initial states, of levels by state, and of transitions."""
+        chain, parts = self.layout.split(parameters), []
+        for block in blocks:
+            states, tables, log_likelihood = self.layout.count(block, chain, n_least=self.n_least)
+            parts.append(EMStatistics(tables[0], states[0], log_likelihood, block.n_samples))
+        return sum_fields(parts)
+
+    def measure(self, parameters: Parameters) -> int:
+        """Return the size of the expected counts in bytes."""
+        return parameters[0].nbytes + parameters[1].nbytes
+
+    def score_under(self, parameters: Parameters, _: IntArray) -> ScoreRows:
+        """Return a function that scores rows under a model, of any rank."""
+        return partial(self.layout.score, chain=self.layout.split(parameters))
+
+
+def measure_singles(source: BlockSource, layout: ChainLayout) -> FloatArray:
+    """Compute the PMF of each question over all waves that share its table, in one pass: (n_base_levels,)."""
+    (found,) = evaluate_models(source, [(np.ones(1), np.ones((layout.ties.size, 1)))])
+    mass = np.zeros(int(layout.base_offsets[-1]))
+    np.add.at(mass, layout.ties, found.level_mass[:, 0])
+    return layout.find_singles(mass)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +173,14 @@ class TransitionFit(Summarised):
 
     def summary(self) -> Summary:
         """Summary of the model, with likelihood, criteria and convergence."""
-        of_model, settled = self.model.summary(), "yes" if self.converged else "no"
-        settled += (
-            f", after {len(self.loss_history)} passes; one more changes probabilities by at most "
+        of_model = self.model.summary()
+        settled = (
+            f"{'yes' if self.converged else 'no'}, after {len(self.loss_history)} passes; one more changes "
+            f"probabilities by at most {decimal(self.last_change, 2)}"
         )
         facts = [
             *of_model.facts,
-            ("converged", settled + decimal(self.last_change, 2)),
+            ("converged", settled),
             ("log-likelihood", self.training.describe()),
         ]
         if self.held_out_score is not None:
@@ -191,8 +274,6 @@ def fit_transitions(
         if number < 1:
             raise PmfError(f"{name} is {number}; give at least 1")
     if isinstance(samples, StoredSamples):
-        if weight is not None:
-            weigh_samples(samples, weight, samples.schema.weight_decimals)
         schema = samples.schema
     schema = infer_schema(samples, waves) if schema is None else schema
     if not isinstance(schema, Schema):
@@ -201,29 +282,28 @@ def fit_transitions(
     limits = Limits(max_passes, tol)
     limits.check()
     options = _Options(schema, found, homogeneous, invariant, pseudo_count, n_starts, limits, seed)
-    check_row_order(samples, weight=weight)
-    training, block = options.open(samples, weight)
-    if not training.n_samples:
-        raise PmfError("samples has no rows; a fit needs at least one")
-    held_out = None if validation is None else options.open(validation)[0]
+    training = open_source(schema, STATES[-1], samples, weight)
+    held_out = None if validation is None else open_source(schema, STATES[-1], validation)
     if n_states != "auto":
         return options.fit(training, int(n_states), held_out, checkpoint)
     if held_out is not None:
         return options.choose(training, held_out, checkpoint)
-    if block is None:
+    if isinstance(samples, StoredSamples):
         raise PmfError(
             'n_states is "auto" and samples are stored; give validation, the samples of another fold, to choose by'
         )
+    block = read_samples(schema, samples, weight)
     is_held_out = block.assign_folds(N_FOLDS) == 0
     if is_held_out.all() or not is_held_out.any():
         raise PmfError(f'n_states is "auto" and there are {len(block)} samples; give a number')
-    parts = [options.cut(block[rows]) for rows in (~is_held_out, is_held_out)]
-    chosen = options.choose(
-        parts[0], parts[1], None if checkpoint is None else checkpoint / "choice"
+    known, hidden = (
+        BlocksInMemory.cut(block[rows], schema.offsets, STATES[-1])
+        for rows in (~is_held_out, is_held_out)
     )
+    chosen = options.choose(known, hidden, None if checkpoint is None else checkpoint / "choice")
     whole = options.fit(training, chosen.model.n_states, None, checkpoint)
-    score = chosen.held_out_score
-    score = None if score is None else replace(score, n_trials=1)
+    assert chosen.held_out_score is not None
+    score = replace(chosen.held_out_score, n_trials=1)
     return replace(whole, held_out_score=score, comparison=chosen.comparison)
 
 
@@ -240,29 +320,6 @@ class _Options:
     limits: Limits
     seed: int
 
-    @property
-    def layout(self) -> ChainLayout:
-        """Tables of the models."""
-        return ChainLayout.make(
-            self.schema, self.waves, homogeneous=self.homogeneous, invariant=self.invariant
-        )
-
-    def cut(self, block: DenseBlock) -> BlocksInMemory:
-        """Group samples into blocks, for the largest number of states that is compared."""
-        return BlocksInMemory.cut(block, self.schema.offsets, STATES[-1])
-
-    def open(
-        self, samples: object, weight: object | None = None
-    ) -> tuple[BlockSource, DenseBlock | None]:
-        """Open samples as blocks, with those in memory as one."""
-        if isinstance(samples, StoredSamples):
-            if samples.schema.digest != self.schema.digest:
-                raise SchemaError("samples and validation have different schemas; give the same")
-            return samples, None
-        codes = DenseBlock(self.schema.encode(samples))
-        block = weigh_samples(codes, weight, self.schema.weight_decimals)
-        return self.cut(block), block
-
     def choose(
         self, training: BlockSource, held_out: BlockSource, checkpoint: Path | None
     ) -> TransitionFit:
@@ -274,8 +331,9 @@ class _Options:
             scores = [fit.held_out_score.per_row for fit in fits if fit.held_out_score]
             if len(scores) - 1 - int(np.argmax(scores)) >= PATIENCE:
                 break
-        family = Transitions.make(self.layout, np.ones(int(self.layout.base_offsets[-1])), 1)
-        models = [self.layout.join(fit.model.chain) for fit in fits]
+        layout = fits[0].model.layout
+        family = Transitions.make(layout, np.ones(int(layout.base_offsets[-1])), 1)
+        models = [layout.join(fit.model.chain) for fit in fits]
         comparison = compare_candidates(
             "sample",
             [{"n_states": fit.model.n_states} for fit in fits],
@@ -293,25 +351,41 @@ class _Options:
         checkpoint: Path | None,
     ) -> TransitionFit:
         """Fit models of some number of states from several starts, and go on with the best."""
-        singles = measure_singles(training, self.layout)
-        family = Transitions.make(self.layout, singles, n_states, self.pseudo_count)
+        is_equal = self.homogeneous, self.invariant
+        layout = ChainLayout.make(self.schema, self.waves, *is_equal)
+        singles = measure_singles(training, layout)
+        family = Transitions.make(layout, singles, n_states, self.pseudo_count)
         if isinstance(training, StoredSamples):
             plan = partial(plan_em, int(family.offsets[-1]), n_states)
             find_memory(training.client).check(plan)
-        states = [
-            self._run(family, training, singles, (n_states, k), START_PASSES, checkpoint)
-            for k in range(self.n_starts if n_states > 1 else 1)
-        ]
-        best = min(range(len(states)), key=lambda k: states[k].loss_history[-1])
-        state = self._run(
-            family,
-            training,
-            singles,
-            (n_states, best),
-            self.limits.max_passes,
-            checkpoint,
-            states[best],
-        )
+
+        def run(number: int, name: str, n_passes: int, state: ClassState) -> ClassState:
+            path = None if checkpoint is None else checkpoint / f"{name}.npz"
+            inputs = self.schema.digest, self.waves.positions, *is_equal
+            place = self.pseudo_count, self.seed, (n_states, number)
+
+            def report(now: ClassState) -> None:
+                text = f"{n_states} states, start {number + 1}, pass {now.n_passes}"
+                report_step(now.n_passes, self.limits.max_passes, text)
+
+            return run_em(
+                family,
+                training,
+                state,
+                limits=self.limits._replace(max_passes=min(n_passes, self.limits.max_passes)),
+                checkpoint=family.open_checkpoint(path, training, *inputs, *place),
+                on_pass=report,
+            )
+
+        starts = []
+        for number in range(self.n_starts if n_states > 1 else 1):
+            drawn = family.draw(
+                singles, n_states, np.random.default_rng([self.seed, n_states, number])
+            )
+            starts.append(run(number, f"start-{number}", START_PASSES, drawn))
+        best = min(range(len(starts)), key=lambda number: starts[number].loss_history[-1])
+        going = replace(starts[best], converged=False)
+        state = run(best, "best", self.limits.max_passes, going)
         statistics = family.start(training, state)()
         updated = m_step(statistics, family.offsets, family.pseudo_counts, *state.parameters)
         changes = zip(updated, state.parameters, strict=True)
@@ -320,75 +394,22 @@ class _Options:
             "method": "transitions",
             "pseudo_count": self.pseudo_count,
             "passes": state.n_passes,
-            "starts": len(states),
+            "starts": len(starts),
         }
-        chain = self.layout.split(state.parameters)
-        model = TransitionModel(
-            *chain, self.schema, self.waves, self.homogeneous, self.invariant, origin
-        )
+        chain = layout.split(state.parameters)
+        model = TransitionModel(*chain, self.schema, self.waves, *is_equal, origin)
+        # the entropy is that of whole paths, with the waves after the last answers
+        of_paths = replace(family, n_least=model.n_waves).start(training, state)()
+        sums, n_paths = sum_statistics(of_paths, *state.parameters), n_states**model.n_waves
         score = None
-        if held_out is not None and held_out.n_samples:
-            per_row = family.score(held_out, state.parameters)
-            score = HeldOutScore(per_row, held_out.n_samples)
+        if held_out is not None:
+            score = HeldOutScore(family.score(held_out, state.parameters), held_out.n_samples)
         return TransitionFit(
             model.sort_states(),
-            _measure(model, statistics, state),
+            make_criteria(sums, n_paths, model.n_parameters, self.schema.cardinalities),
             state.loss_history,
             state.converged and change <= STILL,
             change,
-            tuple(each.log_likelihoods[-1] for each in states),
+            tuple(each.log_likelihoods[-1] for each in starts),
             score,
         )
-
-    def _run(
-        self,
-        family: Transitions,
-        training: BlockSource,
-        singles: FloatArray,
-        place: tuple[int, int],
-        n_passes: int,
-        checkpoint: Path | None,
-        state: ClassState | None = None,
-    ) -> ClassState:
-        """Run EM of one start up to a number of passes, from its state before if there is one."""
-        n_states, number = place
-        name = f"start-{number}" if state is None else "best"
-        if state is None:
-            rng = np.random.default_rng([self.seed, n_states, number])
-            state = family.draw(singles, n_states, rng)
-        limits = self.limits._replace(max_passes=min(n_passes, self.limits.max_passes))
-        path = None if checkpoint is None else checkpoint / f"{name}.npz"
-        inputs = self.schema.digest, self.waves.positions, self.homogeneous, self.invariant
-
-        def report(now: ClassState) -> None:
-            text = f"{n_states} states, start {number + 1}, pass {now.n_passes}"
-            report_step(now.n_passes, self.limits.max_passes, text)
-
-        return run_em(
-            family,
-            training,
-            replace(state, converged=False),
-            limits=limits,
-            checkpoint=family.open_checkpoint(
-                path, training, *inputs, self.pseudo_count, self.seed, place
-            ),
-            on_pass=report,
-        )
-
-
-def _measure(model: TransitionModel, statistics: EMStatistics, state: ClassState) -> Criteria:
-    """Compute the likelihood and criteria; the entropy of paths is linear in the expected counts."""
-    log_prior, log_tables = take_logs(*state.parameters)
-    joint = np.vdot(statistics.level_mass, log_tables) + statistics.state_mass @ log_prior
-    n_rows = float(statistics.state_mass.sum())
-    log_cells = float(np.log(model.schema.cardinalities).sum())
-    return Criteria(
-        log_likelihood=statistics.log_likelihood,
-        entropy=max(0.0, statistics.log_likelihood - float(joint)),
-        n_rows=round(n_rows),
-        n_empty=round(statistics.n_rows) - round(n_rows),
-        # of paths, whose entropy this is
-        n_states=model.n_states**model.n_waves,
-        n_parameters=model.n_parameters,
-        n_cells=round(math.exp(log_cells)) if log_cells < MOST_LOG_CELLS else math.inf,
-    )

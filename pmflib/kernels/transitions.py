@@ -6,22 +6,19 @@ wave, and the states form a Markov chain. A wave in which nothing is observed ha
 
 import math
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
+
+LEAST_SUM = 1e-200
+"""Sums of scaled probabilities below which logarithms are summed: terms that `FLOOR` or rounding to 0 leave out of
+larger ones are below 1e-100 of them."""
 
 
 @compile_kernel()
-def smooth_row(
-    levels: IntArray,
-    waves: IntArray,
-    chain: tuple[FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray],
-) -> tuple[float, int]:
-    """Compute the log-probability of a row and the posteriors of its states, up to the last wave with an answer.
-
-    Backward first: ``betas[w, s]`` is proportional to the probability of all later answers given state s in wave w, and
-    ``likelihoods[w, s]`` to that of the answers of wave w and later. Forward then, transitions given all answers are
-    ``transitions[w, s, t] * likelihoods[w + 1, t] / betas[w, s]``.
+def score_answers(
+    levels: IntArray, waves: IntArray, log_emissions: FloatArray, scores: FloatArray
+) -> int:
+    """Sum the logarithms of a row's answers by wave and state, and return the last wave with an answer, -1 if none.
 
     Parameters
     ----------
@@ -29,68 +26,98 @@ def smooth_row(
         Level indices that are observed, in any order.
     waves
         Shape (n_levels,): wave of each level.
+    log_emissions
+        Shape (n_levels, n_states).
+    scores
+        Shape (n_waves or more, n_states), overwritten.
+    """
+    last = -1
+    scores[:] = 0.0
+    for level in levels:
+        last = max(last, waves[level])
+        for s in range(scores.shape[1]):
+            scores[waves[level], s] += log_emissions[level, s]
+    return last
+
+
+@compile_kernel()
+def smooth_row(
+    levels: IntArray,
+    waves: IntArray,
+    n_least: int,
+    chain: tuple[FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray],
+) -> tuple[float, int]:
+    """Compute the log-probability of a row and the posteriors of its states, up to the last wave with an answer.
+
+    Backward first: ``scores[w, s]`` is the logarithm of the probability of the answers of wave w and later given state
+    s in wave w, up to a constant; it gives the transitions given all answers, which run forward from the first wave.
+
+    Parameters
+    ----------
+    levels, waves
+        As for `score_answers`.
+    n_least
+        Number of waves that are passed through at least, with or without answers.
     chain
-        Initial shares, transitions and logarithms of emissions: shapes (n_states,), (n_waves - 1, n_states, n_states)
-        and (n_levels, n_states).
+        Moves into each wave, shape (n_waves, n_states, n_states): initial shares in the first row of the first matrix,
+        and transitions; and logarithms of emissions, shape (n_levels, n_states). Zeros count as `FLOOR`, so that no row
+        is impossible.
     work
-        Likelihoods, betas and posteriors: three arrays of shape (n_waves, n_states), overwritten.
+        Scores, (n_waves + 1, n_states), whose last row has the exponentials of a wave; moves given all answers, of the
+        shape of the moves; and posteriors, (n_waves, n_states); overwritten.
 
     Returns
     -------
-    Log-probability, nats, and the last wave with an answer: 0 and -1 if there is none. -inf if the row is impossible.
+    Log-probability, nats, and the last wave that was passed through: 0 and -1 if there is none.
     """
-    initial, transitions, log_emissions = chain
-    likelihoods, betas, gammas = work
-    rank, last = initial.size, -1
-    for level in levels:
-        last = max(last, waves[level])
-    if last < 0:
-        return 0.0, last
-    likelihoods[: last + 1] = 0.0
-    for level in levels:
-        for s in range(rank):
-            likelihoods[waves[level], s] += log_emissions[level, s]
-    total = 0.0
-    betas[last] = 1.0
+    moves, log_emissions = chain
+    scores, held, gammas = work
+    rank, scaled = gammas.shape[1], len(gammas)
+    log_prob = 0.0
+    last = max(score_answers(levels, waves, log_emissions, scores), n_least - 1)
     for w in range(last, -1, -1):
-        top = likelihoods[w].max()
-        largest = 0.0
+        top = -math.inf
         for s in range(rank):
-            likelihoods[w, s] = math.exp(likelihoods[w, s] - top) * betas[w, s]
-            largest = max(largest, likelihoods[w, s])
-        if largest == 0.0:
-            return -math.inf, last
-        total += top + math.log(largest)
+            top = max(top, scores[w, s])
+        log_prob += top
         for s in range(rank):
-            likelihoods[w, s] /= largest
-        if w:
-            for s in range(rank):
-                chance = 0.0
+            scores[w, s] -= top
+            scores[scaled, s] = math.exp(scores[w, s])
+        for s in range(rank if w else 1):
+            total, top = 0.0, 0.0
+            for t in range(rank):
+                held[w, s, t] = moves[w, s, t] * scores[scaled, t]
+                total += held[w, s, t]
+            if total < LEAST_SUM:
+                total, top = 0.0, -math.inf
                 for t in range(rank):
-                    chance += transitions[w - 1, s, t] * likelihoods[w, t]
-                betas[w - 1, s] = chance
-    chance = 0.0
-    for s in range(rank):
-        gammas[0, s] = initial[s] * likelihoods[0, s]
-        chance += gammas[0, s]
-    if chance == 0.0:
-        return -math.inf, last
-    gammas[0] /= chance
-    for w in range(last):
-        gammas[w + 1] = 0.0
-        for s in range(rank):
-            if gammas[w, s] > 0.0:
-                ratio = gammas[w, s] / betas[w, s]
+                    held[w, s, t] = math.log(max(moves[w, s, t], FLOOR)) + scores[w, t]
+                    top = max(top, held[w, s, t])
                 for t in range(rank):
-                    gammas[w + 1, t] += ratio * transitions[w, s, t] * likelihoods[w + 1, t]
-    return total + math.log(chance), last
+                    held[w, s, t] = math.exp(held[w, s, t] - top)
+                    total += held[w, s, t]
+            for t in range(rank):
+                held[w, s, t] /= total
+            if w:
+                scores[w - 1, s] += top + math.log(total)
+            else:
+                log_prob += top + math.log(total)
+    gammas[: last + 1] = 0.0
+    gammas[0] = held[0, 0]
+    for w in range(1, last + 1):
+        for s in range(rank):
+            for t in range(rank):
+                gammas[w, t] += gammas[w - 1, s] * held[w, s, t]
+    return log_prob, last
 
 
 @compile_kernel()
 def add_paths(
     rows: tuple[IntArray, IntArray, FloatArray],
     layout: tuple[IntArray, IntArray, IntArray],
-    chain: tuple[FloatArray, FloatArray, FloatArray],
+    n_least: int,
+    chain: tuple[FloatArray, FloatArray],
     work: tuple[FloatArray, FloatArray, FloatArray],
     state_mass: FloatArray,
     table_mass: FloatArray,
@@ -104,13 +131,11 @@ def add_paths(
     layout
         ``waves`` (n_levels,): wave of each level; ``ties`` (n_levels,): its row of the tables; ``steps``
         (n_waves - 1,): first row of the transitions from each wave.
-    chain
-        Initial shares, transitions and logarithms of emissions, as for `smooth_row`.
-    work
-        Three arrays of shape (n_waves, n_states), overwritten.
+    n_least, chain, work
+        As for `smooth_row`; transitions up to wave ``n_least - 1``, or the last answer if it is later, are counted.
     state_mass, table_mass
         Shapes (n_sums, n_states) and (n_sums, n_table_rows, n_states), grow: of all rows with ``n_sums`` of 1, and of
-        each row with n_rows. Rows with nothing observed, or impossible, add nothing.
+        each row with n_rows. Rows with nothing observed add nothing.
 
     Returns
     -------
@@ -118,17 +143,15 @@ def add_paths(
     """
     indptr, indices, weights = rows
     waves, ties, steps = layout
-    transitions, (likelihoods, betas, gammas) = chain[1], work
-    rank, log_likelihood = chain[0].size, 0.0
+    held, gammas = work[1], work[2]
+    rank, log_likelihood = gammas.shape[1], 0.0
     for row in range(weights.size):
         levels, weight = indices[indptr[row] : indptr[row + 1]], weights[row]
+        if not levels.size:
+            continue
         out = min(row, len(state_mass) - 1)
-        log_prob, last = smooth_row(levels, waves, chain, work)
-        if last < 0:
-            continue
+        log_prob, last = smooth_row(levels, waves, n_least, chain, work)
         log_likelihood += weight * log_prob
-        if log_prob == -math.inf:
-            continue
         for s in range(rank):
             state_mass[out, s] += weight * gammas[0, s]
         for level in levels:
@@ -136,11 +159,9 @@ def add_paths(
                 table_mass[out, ties[level], s] += weight * gammas[waves[level], s]
         for w in range(last):
             for s in range(rank):
-                if gammas[w, s] > 0.0:
-                    ratio = weight * gammas[w, s] / betas[w, s]
-                    for t in range(rank):
-                        held = ratio * transitions[w, s, t] * likelihoods[w + 1, t]
-                        table_mass[out, steps[w] + t, s] += held
+                mass = weight * gammas[w, s]
+                for t in range(rank):
+                    table_mass[out, steps[w] + t, s] += mass * held[w + 1, s, t]
     return log_likelihood
 
 
@@ -148,7 +169,7 @@ def add_paths(
 def score_paths(
     rows: tuple[IntArray, IntArray],
     waves: IntArray,
-    chain: tuple[FloatArray, FloatArray, FloatArray],
+    chain: tuple[FloatArray, FloatArray],
     work: tuple[FloatArray, FloatArray, FloatArray],
     log_probs: FloatArray,
     posteriors: FloatArray,
@@ -160,35 +181,27 @@ def score_paths(
     rows
         ``indptr`` and ``indices``, as in `SparseBlock`.
     waves, chain, work
-        As for `add_paths`.
+        As for `smooth_row`.
     log_probs
         Shape (n_rows,), overwritten.
     posteriors
-        Shape (n_rows, n_waves, n_states), overwritten, or (0, n_waves, n_states) to skip them. An impossible row has
-        those of a row with nothing observed.
+        Shape (n_rows, n_waves, n_states), overwritten, or (0, n_waves, n_states) to skip them.
     """
     indptr, indices = rows
-    initial, transitions, gammas = chain[0], chain[1], work[2]
+    n_least = posteriors.shape[1] if len(posteriors) else 0
     for row in range(log_probs.size):
         levels = indices[indptr[row] : indptr[row + 1]]
-        log_probs[row], last = smooth_row(levels, waves, chain, work)
-        if not len(posteriors):
-            continue
-        if last < 0 or log_probs[row] == -math.inf:
-            gammas[0], last = initial, 0
-        for w in range(last, len(transitions)):
-            gammas[w + 1] = 0.0
-            for s in range(initial.size):
-                for t in range(initial.size):
-                    gammas[w + 1, t] += gammas[w, s] * transitions[w, s, t]
-        posteriors[row] = gammas
+        log_prob, _ = smooth_row(levels, waves, n_least, chain, work)
+        log_probs[row] = log_prob if levels.size else 0.0
+        if len(posteriors):
+            posteriors[row] = work[2]
 
 
 @compile_kernel()
 def find_paths(
     rows: tuple[IntArray, IntArray],
     waves: IntArray,
-    logs: tuple[FloatArray, FloatArray, FloatArray],
+    logs: tuple[FloatArray, FloatArray],
     work: tuple[FloatArray, IntArray],
     paths: IntArray,
 ) -> None:
@@ -199,28 +212,25 @@ def find_paths(
     rows, waves
         As for `score_paths`.
     logs
-        Logarithms of initial shares, transitions and emissions.
+        Logarithms of moves and emissions, both as for `smooth_row`.
     work
-        float64 and int64 of shape (n_waves, n_states), overwritten.
+        float64 and int64 of shape (n_waves + 1, n_states), overwritten.
     paths
         Shape (n_rows, n_waves), overwritten.
     """
     indptr, indices = rows
-    log_initial, log_transitions, log_emissions = logs
+    log_moves, log_emissions = logs
     scores, came_from = work
-    n_waves, rank = scores.shape
+    n_waves, rank, _ = log_moves.shape
     for row in range(len(paths)):
-        scores[:] = 0.0
-        for level in indices[indptr[row] : indptr[row + 1]]:
-            for s in range(rank):
-                scores[waves[level], s] += log_emissions[level, s]
-        scores[0] += log_initial
+        score_answers(indices[indptr[row] : indptr[row + 1]], waves, log_emissions, scores)
+        scores[0] += log_moves[0, 0]
         for w in range(1, n_waves):
             for t in range(rank):
                 best = 0
-                highest = scores[w - 1, 0] + log_transitions[w - 1, 0, t]
+                highest = scores[w - 1, 0] + log_moves[w, 0, t]
                 for s in range(1, rank):
-                    score = scores[w - 1, s] + log_transitions[w - 1, s, t]
+                    score = scores[w - 1, s] + log_moves[w, s, t]
                     if score > highest:
                         best, highest = s, score
                 came_from[w, t] = best

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -25,9 +26,14 @@ def list_pmfs(parameters: TreeParameters) -> tuple[FloatArray, IntArray]:
     """
     prior, forest, tables = parameters
     starts = np.concatenate([[0], prior.size + forest.rows])
-    entries = np.maximum(np.concatenate([prior, tables]), OPENED)
+    return open_entries(np.concatenate([prior, tables]), starts), starts
+
+
+def open_entries(values: FloatArray, starts: IntArray) -> FloatArray:
+    """Raise the entries of concatenated PMFs to ``OPENED`` if smaller, and normalise each PMF."""
+    entries = np.maximum(values, OPENED)
     sizes = np.diff(np.append(starts, entries.size))
-    return entries / np.repeat(np.add.reduceat(entries, starts), sizes), starts
+    return np.asarray(entries / np.repeat(np.add.reduceat(entries, starts), sizes))
 
 
 def sum_information(blocks: Iterable[Block], parameters: TreeParameters) -> PMFInformation:
@@ -46,16 +52,23 @@ def sum_information(blocks: Iterable[Block], parameters: TreeParameters) -> PMFI
     probability of a row only through its own state; with edges, missing cells would need the posteriors of pairs of
     tables.
     """
-    forest, size = parameters.forest, list_pmfs(parameters)[0].size
+    is_plain, size = not parameters.forest.n_edges, list_pmfs(parameters)[0].size
+    return sum_scores(iterate_scores(blocks, parameters), size, parameters if is_plain else None)
+
+
+def sum_scores(
+    batches: Iterable[RowScores], size: int, plain: TreeParameters | None = None
+) -> PMFInformation:
+    """Sum the information of batches of rows on ``size`` entries, of latent classes with second derivatives."""
     outer, gradient, mass = np.zeros((size, size)), np.zeros(size), np.zeros(size)
-    crossed = np.zeros((size, size)) if not forest.n_edges else None
-    for rows in iterate_scores(blocks, parameters):
+    crossed = None if plain is None else np.zeros((size, size))
+    for rows in batches:
         weighted = rows.scores * rows.weights[:, None]
         outer += weighted.T @ rows.scores
         gradient += weighted.sum(axis=0)
         mass += rows.weights @ rows.masses
-        if crossed is not None:
-            _add_crossed(rows, parameters, crossed)
+        if plain is not None and crossed is not None:
+            _add_crossed(rows, plain, crossed)
     return PMFInformation(outer, crossed, gradient, mass)
 
 
@@ -82,19 +95,30 @@ class RowScores:
 
 
 def iterate_scores(blocks: Iterable[Block], parameters: TreeParameters) -> Iterator[RowScores]:
-    """Yield the scores of the rows of blocks of valid samples, in batches of at most `BATCH_SCORES` values."""
+    """Return the scores of the rows of blocks of valid samples, in batches of at most `BATCH_SCORES` values."""
     rank, forest = parameters.prior.size, parameters.forest
     entries, _ = list_pmfs(parameters)
     opened = TreeParameters(entries[:rank], forest, entries[rank:])
     passes = TreePasses(opened) if forest.n_edges else None
+    list_masses = partial(_list_masses, plain=opened) if passes is None else passes.list_masses
+    return iterate_masses(blocks, forest.offsets, entries, list_masses)
+
+
+def iterate_masses(
+    blocks: Iterable[Block],
+    offsets: IntArray,
+    entries: FloatArray,
+    list_masses: Callable[[IntArray], FloatArray],
+) -> Iterator[RowScores]:
+    """Yield the scores of the rows of blocks, given a function of codes that lists their ``masses``."""
     step = max(1, BATCH_SCORES // entries.size)
     for block in blocks:
         for start in range(0, block.n_rows, step):
             part = block.cut(start, min(start + step, block.n_rows))
-            codes = np.ascontiguousarray(part.to_codes(forest.offsets))
+            codes = np.ascontiguousarray(part.to_codes(offsets))
             seen = (codes >= 0).any(axis=1)
             codes, weights = codes[seen], weigh_rows(part)[seen]
-            masses = _list_masses(codes, opened) if passes is None else passes.list_masses(codes)
+            masses = list_masses(codes)
             yield RowScores(codes, weights, masses, masses / entries)
 
 

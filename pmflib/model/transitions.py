@@ -16,6 +16,8 @@ from pmflib.core.arrays import (
     Parameters,
     check_whole,
     list_owners,
+    normalise_blocks,
+    spread_evenly,
     sum_blocks,
 )
 from pmflib.core.blocks import Block, DenseBlock, weigh_rows
@@ -32,6 +34,7 @@ from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.state_descriptions import tabulate_states
 from pmflib.schema import Schema
 from pmflib.schema.waves import Waves
+from pmflib.solvers import PseudoCounts
 from pmflib.store.caches import find_local_path
 from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
 
@@ -51,10 +54,6 @@ class Chain(NamedTuple):
     def take_logs(self) -> Chain:
         """Return the floored logarithms."""
         return Chain(*(np.log(np.maximum(each, FLOOR)) for each in self))
-
-    def log_emissions(self) -> Chain:
-        """Return the chain with floored logarithms of its emissions, as passes need it."""
-        return self._replace(emissions=self.take_logs().emissions)
 
     def take_states(self, order: IntArray) -> Chain:
         """Return the chain with its states in another order."""
@@ -91,7 +90,7 @@ class ChainLayout:
 
     @classmethod
     def make(
-        cls, schema: Schema, waves: Waves, *, homogeneous: bool = True, invariant: bool = True
+        cls, schema: Schema, waves: Waves, homogeneous: bool = True, invariant: bool = True
     ) -> ChainLayout:
         """Lay out the tables of models with equal transitions between all waves, and equal PMFs in all, or not."""
         own_waves, questions = waves.find_places(schema)
@@ -117,16 +116,41 @@ class ChainLayout:
         own = self.base_offsets[-1] + rank * np.arange(1, self.n_matrices + 1)
         return np.concatenate([self.base_offsets, own])
 
-    def find_steps(self, rank: int) -> IntArray:
-        """Return the first row of the transitions from each wave in the tables: int64 of shape (n_waves - 1,)."""
-        return np.asarray(self.base_offsets[-1] + rank * self.steps)
+    def find_rows(self, rank: int) -> IntArray:
+        """Return the rows of the transitions from each wave in the tables: int64 of shape (n_waves - 1, rank)."""
+        return np.asarray(self.base_offsets[-1] + rank * self.steps[:, None] + np.arange(rank))
+
+    def find_singles(self, level_mass: FloatArray) -> FloatArray:
+        """Return the PMF of each question over all waves that share its table: float64 of shape (n_base_levels,).
+
+        Parameters
+        ----------
+        level_mass
+            float64 of shape (n_base_levels or more,): samples with each level.
+        """
+        even = spread_evenly(self.base_offsets)
+        return normalise_blocks(level_mass[: even.size], self.base_offsets, even)
+
+    def shape_pseudo_counts(self, singles: FloatArray, rank: int, mean: float) -> PseudoCounts:
+        """Make pseudo-counts of the tables, of questions in proportion to their PMFs and of transitions even ones.
+
+        Parameters
+        ----------
+        singles
+            From `find_singles`.
+        rank
+            Number of states.
+        mean
+            Mean pseudo-count per level and state, at least 0; the levels of transitions are the next states.
+        """
+        shaped = PseudoCounts.shaped_by(singles, self.base_offsets, mean)
+        moves = np.full(self.n_matrices * rank, float(mean))
+        return PseudoCounts(np.concatenate([shaped.levels, moves]), shaped.state)
 
     def split(self, parameters: Parameters) -> Chain:
         """Return the chain of initial shares (rank,) and tables (n_table_rows, rank)."""
         initial, tables = parameters
-        rank = initial.size
-        rows = self.find_steps(rank)[:, None] + np.arange(rank)
-        moved = np.ascontiguousarray(tables[rows].transpose(0, 2, 1))
+        moved = np.ascontiguousarray(tables[self.find_rows(initial.size)].transpose(0, 2, 1))
         return Chain(initial, moved, np.ascontiguousarray(tables[self.ties]))
 
     def join(self, chain: Chain) -> Parameters:
@@ -134,8 +158,7 @@ class ChainLayout:
         rank = chain.initial.size
         tables = np.empty((int(self.find_offsets(rank)[-1]), rank))
         tables[self.ties] = chain.emissions
-        rows = self.find_steps(rank)[:, None] + np.arange(rank)
-        tables[rows] = chain.transitions.transpose(0, 2, 1)
+        tables[self.find_rows(rank)] = chain.transitions.transpose(0, 2, 1)
         return chain.initial, tables
 
     def score(self, block: Block, chain: Chain, posteriors: FloatArray | None = None) -> FloatArray:
@@ -146,56 +169,69 @@ class ChainLayout:
         block
             The rows.
         chain
-            From `Chain.log_emissions`.
+            The model.
         posteriors
             float64 of shape (n_rows, n_waves, n_states), or None.
         """
         from pmflib.kernels.transitions import score_paths  # Numba loads on first use
 
+        rows, logs, work = self._open(block, chain)
+        log_probs = np.empty(block.n_rows)
         if posteriors is None:
-            posteriors = np.empty((0, self.steps.size + 1, chain.initial.size))
-        log_probs, rows = np.empty(block.n_rows), list_rows(block, self.offsets)
-        score_paths(rows, self.waves, tuple(chain), self.make_work(chain), log_probs, posteriors)
+            posteriors = np.empty((0, *work[2].shape))
+        score_paths(rows, self.waves, logs, work, log_probs, posteriors)
         return log_probs
 
-    def make_work(self, chain: Chain) -> tuple[FloatArray, ...]:
-        """Return the arrays that kernels work in: three of shape (n_waves, n_states)."""
-        return tuple(np.empty((3, self.steps.size + 1, chain.initial.size)))
+    def count(
+        self, block: Block, chain: Chain, n_sums: int = 1, n_least: int = 0
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Compute the expected counts of valid rows, and their log-likelihood.
 
+        Parameters
+        ----------
+        block, chain
+            The rows and the model.
+        n_sums
+            1 for the sums over all rows, n_rows for the counts of each.
+        n_least
+            Number of waves up to which transitions are counted at least; by default those up to each row's last answer.
 
-def sum_paths(
-    block: Block,
-    layout: ChainLayout,
-    chain: Chain,
-    state_mass: FloatArray,
-    table_mass: FloatArray,
-) -> float:
-    """Add the expected counts of the rows of a block, and return their log-likelihood, nats.
+        Returns
+        -------
+        Initial states, float64 of shape (n_sums, n_states); rows of the tables, (n_sums, n_table_rows, n_states); nats.
+        """
+        from pmflib.kernels.transitions import add_paths
 
-    Parameters
-    ----------
-    block, layout
-        The rows, valid, and the tables.
-    chain
-        From `Chain.log_emissions`.
-    state_mass, table_mass
-        float64 of shapes (n_sums, n_states) and (n_sums, n_table_rows, n_states), grow: of all rows together with
-        ``n_sums`` of 1, or of each row.
-    """
-    from pmflib.kernels.transitions import add_paths
+        rank = chain.initial.size
+        rows, logs, work = self._open(block, chain)
+        layout = self.waves, self.ties, self.find_rows(rank)[:, 0]
+        states = np.zeros((n_sums, rank))
+        tables = np.zeros((n_sums, int(self.find_offsets(rank)[-1]), rank))
+        weighted = *rows, weigh_rows(block)
+        log_likelihood = add_paths(weighted, layout, n_least, logs, work, states, tables)
+        return states, tables, float(log_likelihood)
 
-    steps = layout.find_steps(chain.initial.size)
-    rows = *list_rows(block, layout.offsets), weigh_rows(block)
-    ties = layout.waves, layout.ties, steps
-    return float(
-        add_paths(rows, ties, tuple(chain), layout.make_work(chain), state_mass, table_mass)
-    )
+    def find_paths(self, block: Block, chain: Chain) -> IntArray:
+        """Find the most probable path of states of each row: int64 of shape (n_rows, n_waves)."""
+        from pmflib.kernels.transitions import find_paths
 
+        rows, (moves, log_emissions), (scores, *_) = self._open(block, chain)
+        logs = np.log(np.maximum(moves, FLOOR)), log_emissions
+        paths = np.empty((block.n_rows, len(moves)), np.int64)
+        find_paths(rows, self.waves, logs, (scores, np.zeros(scores.shape, np.int64)), paths)
+        return paths
 
-def list_rows(block: Block, offsets: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the observed levels of the rows of a block, as the kernels take them."""
-    sparse = block.to_sparse(offsets)
-    return np.asarray(sparse.indptr, np.int64), np.asarray(sparse.indices, np.int32)
+    def _open(
+        self, block: Block, chain: Chain
+    ) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray], tuple[FloatArray, ...]]:
+        """Return rows, moves with logarithms of emissions, and work space as `smooth_row` takes them."""
+        sparse = block.to_sparse(self.offsets)
+        rows = np.asarray(sparse.indptr, np.int64), np.asarray(sparse.indices, np.int32)
+        rank, n_waves = chain.initial.size, self.steps.size + 1
+        moves = np.zeros((n_waves, rank, rank))
+        moves[0, 0], moves[1:] = chain.initial, chain.transitions
+        work = np.empty((n_waves + 1, rank)), np.empty_like(moves), np.empty((n_waves, rank))
+        return rows, (moves, chain.take_logs().emissions), work
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,8 +302,7 @@ class TransitionModel(Summarised):
     @property
     def layout(self) -> ChainLayout:
         """Tables of the model."""
-        ties = {"homogeneous": self.homogeneous, "invariant": self.invariant}
-        return ChainLayout.make(self.schema, self.waves, **ties)
+        return ChainLayout.make(self.schema, self.waves, self.homogeneous, self.invariant)
 
     @property
     def n_states(self) -> int:
@@ -345,7 +380,7 @@ class TransitionModel(Summarised):
         SchemaError
             If the table does not fit the schema.
         """
-        return self._score(self.schema.encode(table))
+        return self.layout.score(DenseBlock(self.schema.encode(table)), self.chain)
 
     def posterior(self, table: object) -> FloatArray:
         """Return the posteriors of the states in every wave, given the answers of all waves.
@@ -354,13 +389,10 @@ class TransitionModel(Summarised):
         -------
         float64 of shape (n_rows, n_waves, n_states), sums of 1; the shares for a row with nothing observed.
         """
-        codes = self.schema.encode(table)
-        posteriors = np.empty((len(codes), self.n_waves, self.n_states))
-        self._score(codes, posteriors)
+        block = DenseBlock(self.schema.encode(table))
+        posteriors = np.empty((len(block), self.n_waves, self.n_states))
+        self.layout.score(block, self.chain, posteriors)
         return posteriors
-
-    def _score(self, codes: IntArray, posteriors: FloatArray | None = None) -> FloatArray:
-        return self.layout.score(DenseBlock(codes), self.chain.log_emissions(), posteriors)
 
     def predict_states(self, table: object) -> IntArray:
         """Return the most probable path of states of each person, by Viterbi's algorithm.
@@ -374,15 +406,7 @@ class TransitionModel(Summarised):
         ----------
         Viterbi (1967), IEEE Transactions on Information Theory 13(2).
         """
-        from pmflib.kernels.transitions import find_paths
-
-        codes = self.schema.encode(table)
-        paths = np.empty((len(codes), self.n_waves), np.int64)
-        shape = self.n_waves, self.n_states
-        rows = list_rows(DenseBlock(codes), self.schema.offsets)
-        work = np.empty(shape), np.zeros(shape, np.int64)
-        find_paths(rows, self.layout.waves, tuple(self.chain.take_logs()), work, paths)
-        return paths
+        return self.layout.find_paths(DenseBlock(self.schema.encode(table)), self.chain)
 
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
         """Return the PMF of a variable for each person, given all other answers, before and after its wave.
@@ -394,7 +418,8 @@ class TransitionModel(Summarised):
         position = self.schema.position(variable)
         codes = self.schema.encode(table, hidden=self.schema.names[position])
         wave = int(self.waves.find_places(self.schema)[0][position])
-        return self._mix(self.posterior(codes)[:, wave], position)
+        factor = self.emissions[self.schema.rows_of(position)]
+        return _mix(self.posterior(codes)[:, wave], factor.T)
 
     def forecast(self, table: object, wave: int | None = None) -> dict[str, FloatArray]:
         """Return the PMFs of the answers in a wave for each person, given the answers in the waves before it.
@@ -430,19 +455,13 @@ class TransitionModel(Summarised):
                     f"wave is {wave}, after the last; the model has one wave, or other transitions or PMFs in each: "
                     "fit two waves or more with homogeneous=True and invariant=True"
                 )
-            before = self.posterior(codes)[:, -1]
-            states = sum(before[:, s, None] * self.transitions[-1, s] for s in range(self.n_states))
+            states = _mix(self.posterior(codes)[:, -1], self.transitions[-1])
             positions = self.waves.first_positions
-        kept = positions[positions >= 0].tolist()
-        return {self.schema.names[at]: self._mix(states, at) for at in kept}
-
-    def _mix(self, states: FloatArray, position: int) -> FloatArray:
-        """Return PMFs of a variable (n_rows, cardinality); not by BLAS, whose last bits depend on threads."""
-        factor = self.emissions[self.schema.rows_of(position)]
-        mixed = np.zeros((len(states), len(factor)))
-        for state in range(self.n_states):
-            mixed += states[:, state, None] * factor[:, state]
-        return mixed
+        kept = [self.schema[at] for at in positions[positions >= 0].tolist()]
+        return {
+            each.name: _mix(states, self.emissions[self.schema.rows_of(each.name)].T)
+            for each in kept
+        }
 
     def sample(self, n_rows: int, rng: np.random.Generator | int) -> IntArray:
         """Draw people from the model.
@@ -473,43 +492,35 @@ class TransitionModel(Summarised):
             ("transitions", "equal between all waves" if self.homogeneous else "free"),
             ("measurement", "equal in all waves" if self.invariant else "free"),
         )
-        of_state = [f">state {state}" for state in range(min(self.n_states, MOST_STATES))]
+        most = slice(min(self.n_states, MOST_STATES))
+        of_state = [f">state {state}" for state in range(most.stop)]
+        names = [cut(next(filter(None, own), "")) for own in self.waves.names]
         rows = [
-            (f"{wave} ({cut(next(filter(None, names), ''))})", *map(percent, own[:MOST_STATES]))
-            for wave, (names, own) in enumerate(
-                zip(self.waves.names, self.shares.tolist(), strict=True)
-            )
+            (f"{wave} ({names[wave]})", *map(percent, own[most]))
+            for wave, own in enumerate(self.shares.tolist())
         ]
-        shares = SummaryTable(
-            "Shares of the states by wave", ("wave", *of_state), rows, len(rows), "model.shares"
-        )
         moves = [
             (
-                f"{wave} to {wave + 1}",
+                "any" if self.homogeneous else f"{wave} to {wave + 1}",
                 f"state {state}",
-                *(f"{each:.3f}" for each in own[:MOST_STATES]),
+                *(f"{each:.3f}" for each in self.transitions[wave, state, most]),
             )
-            for wave, matrix in enumerate(
-                self.transitions[: 1 if self.homogeneous else None].tolist()
-            )
-            for state, own in enumerate(matrix[:MOST_STATES])
+            for wave in range(self.layout.n_matrices)
+            for state in range(most.stop)
         ]
-        if self.homogeneous:
-            moves = [("any", *row[1:]) for row in moves]
+        title = "Shares of the states by wave"
+        tables = [SummaryTable(title, ("wave", *of_state), rows, len(rows), "model.shares")]
         title = "Transitions: probability of the state in the next wave"
         columns = ("waves", "from", *of_state)
-        tables = [shares, SummaryTable(title, columns, moves, len(moves), "model.transitions")]
+        tables += [SummaryTable(title, columns, moves, len(moves), "model.transitions")]
         pooled = self._take_variables(self.waves.first_positions, self.shares.mean(axis=0))
         headline = f"Latent transitions of {self.n_states} states over {self.n_waves} waves"
         return Summary(headline, facts, (), (tabulate_states(pooled), *tables[: 1 + bool(moves)]))
 
     def save(self, path: str | Path) -> None:
         """Write the model as a Zarr group that `load` can read; the folder must not exist."""
-        arrays = {
-            "initial": (self.initial, ("state",)),
-            "transitions": (self.transitions, ("step", "state", "next_state")),
-            "emissions": (self.emissions, ("level", "state")),
-        }
+        dims = ("state",), ("step", "state", "next_state"), ("level", "state")
+        arrays = dict(zip(Chain._fields, zip(self.chain, dims, strict=True), strict=True))
         attributes = {
             "kind": KIND,
             "units": "probability",
@@ -539,6 +550,12 @@ class TransitionModel(Summarised):
             chain = Chain(*(arrays[name] for name in Chain._fields))
             is_equal = bool(attributes["homogeneous"]), bool(attributes["invariant"])
             return cls(*chain, schema, waves, *is_equal, attributes["origin"])
+
+
+def _mix(states: FloatArray, pmfs: FloatArray) -> FloatArray:
+    """Average PMFs (n_states, n) by shares (n_rows, n_states); not by BLAS, whose last bits depend on threads."""
+    parts = (shares[:, None] * own for shares, own in zip(states.T, pmfs, strict=True))
+    return np.asarray(sum(parts))
 
 
 def _draw(pmfs: FloatArray, rng: np.random.Generator) -> IntArray:

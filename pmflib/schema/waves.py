@@ -171,12 +171,9 @@ def _infer_codes(codes: np.ndarray[Any, Any], waves: int | WaveNames) -> Schema:
             "n_variables), -1 missing, or a table with named columns"
         )
     columns = [f"v{position}" for position in range(codes.shape[1])]
-    places = [
-        [columns.index(name) if name else -1 for name in own] for own in list_names(columns, waves)
-    ]
     sizes = np.ones(len(columns), np.int64)
-    for asked in zip(*places, strict=True):
-        own = [at for at in asked if at >= 0]
+    for asked in zip(*list_names(columns, waves), strict=True):
+        own = [columns.index(name) for name in asked if name]
         sizes[own] = max(int(codes[:, own].max()) + 1, 1)
     return Schema.from_cardinalities(sizes)
 

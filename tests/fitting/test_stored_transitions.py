@@ -45,6 +45,7 @@ def test_stored_samples__same_bits_on_workers_and_nearly_those_in_memory(
     assert are_equal(pmf.fit_transitions(mapped, 3, **OPTIONS), alone)
     loaded = pmf.fit_transitions(CODES, 3, schema=TRUTH.schema, **OPTIONS)
     assert alone.training.log_likelihood == pytest.approx(loaded.training.log_likelihood, rel=1e-6)
+    assert alone.training.entropy == pytest.approx(loaded.training.entropy, rel=1e-4)
 
 
 def test_validation__of_another_fold_chooses_the_number_of_states(tmp_path):

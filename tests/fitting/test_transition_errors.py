@@ -7,7 +7,8 @@ import pytest
 
 import pmflib as pmf
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.fitting.transition_errors import _list_entries, _sum_group
+from pmflib.fitting.information import list_chain, sum_chain
+from pmflib.model.information import open_entries
 from pmflib.model.metrics import match_factors
 from pmflib.store import sample_blocks
 from tests.panels import draw_panel, make_model
@@ -22,11 +23,12 @@ def test_gradient__is_the_slope_of_the_log_likelihood(flags):
     codes = draw_panel(model, 40)
     layout, schema = model.layout, model.schema
     offsets = layout.find_offsets(2)
-    entries, starts = _list_entries(layout.join(model.chain), offsets)
-    found = _sum_group([BlocksInMemory.cut(codes, schema.offsets, 2).blocks[0]], layout, entries, 2)
+    values, starts = list_chain(model)
+    entries = open_entries(values, starts)
+    found = sum_chain([BlocksInMemory.cut(codes, schema.offsets, 2).blocks[0]], layout, entries, 2)
 
     def score(moved):
-        chain = layout.split((moved[:2], moved[2:].reshape(2, -1).T)).log_emissions()
+        chain = layout.split((moved[:2], moved[2:].reshape(2, -1).T))
         block = BlocksInMemory.cut(codes, schema.offsets, 2).blocks[0]
         return float(layout.score(block, chain).sum())
 

@@ -10,11 +10,11 @@ from pmflib.core.defaults import LIMITS
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.family import run_em
 from pmflib.em.latent_classes import LatentClasses
-from pmflib.em.transitions import Transitions, measure_singles
+from pmflib.fitting.transitions import Transitions, measure_singles
 from pmflib.model.metrics import match_factors
 from pmflib.model.transitions import ChainLayout
 from pmflib.solvers import PseudoCounts
-from tests.panels import draw_panel, make_model, weigh_paths
+from tests.panels import draw_panel, find_posterior, make_hard_model, make_model
 
 PLANTED = make_model(n_states=3, n_waves=4, sizes=(4, 3, 3, 2), seed=5)
 
@@ -72,9 +72,9 @@ def test_expected_counts__are_sums_over_all_paths():
         seen = [wave for wave in range(3) if (row[model.waves.positions[wave]] >= 0).any()]
         if not seen:
             continue
-        paths, chances = weigh_paths(model, row)
-        log_likelihood += np.log(chances.sum())
-        for path, chance in zip(paths, chances / chances.sum(), strict=True):
+        paths, chances, log_prob = find_posterior(model, row)
+        log_likelihood += log_prob
+        for path, chance in zip(paths, chances, strict=True):
             states[path[0]] += chance
             for wave in range(3):
                 for question, position in enumerate(model.waves.positions[wave]):
@@ -87,6 +87,37 @@ def test_expected_counts__are_sums_over_all_paths():
     np.testing.assert_allclose(found.level_mass, tables, rtol=1e-10, atol=1e-14)
     assert found.log_likelihood == pytest.approx(log_likelihood, rel=1e-12)
     assert found.n_rows == 12
+
+
+@pytest.mark.parametrize("flags", [{}, {"homogeneous": False, "invariant": False}], ids=str)
+def test_entropy__is_that_of_all_paths_with_waves_after_the_last_answer(flags):
+    codes = draw_panel(PLANTED, 60, missed=0.3)
+    # drop-outs, one of whom never answered
+    for row in range(30):
+        codes[row, 4 * (row % 4) :] = -1
+    result = pmf.fit_transitions(codes, 2, waves=4, n_starts=1, schema=PLANTED.schema, **flags)
+    entropy = n_rows = 0.0
+    for row in codes:
+        if (row >= 0).any():
+            chances = find_posterior(result.model, row)[1]
+            entropy -= chances @ np.log(chances)
+            n_rows += 1
+    assert result.training.entropy == pytest.approx(entropy, rel=1e-10)
+    relative = 1 - entropy / (n_rows * 4 * np.log(2))
+    assert result.training.relative_entropy == pytest.approx(relative, rel=1e-10)
+
+
+def test_expected_counts__of_zeros_and_tiny_probabilities_are_finite():
+    model = make_hard_model(3)
+    rng = np.random.default_rng(3)
+    codes = rng.integers(-1, model.schema.cardinalities, (200, 12)).astype(np.int8)
+    family = Transitions.make(model.layout, np.ones(32) / 32, 3)
+    source = BlocksInMemory.cut(codes, model.schema.offsets, 3)
+    found = family.start(source, family.begin([model.layout.join(model.chain)]))()
+    assert found.log_likelihood == pytest.approx(model.log_prob(codes).sum(), rel=1e-12)
+    n_seen = (codes >= 0).any(axis=1).sum()
+    assert found.state_mass.sum() == pytest.approx(n_seen, rel=1e-12)
+    assert found.level_mass[:32].sum() == pytest.approx((codes >= 0).sum(), rel=1e-12)
 
 
 def test_one_wave__is_latent_classes():

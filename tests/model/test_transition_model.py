@@ -1,5 +1,7 @@
 """Latent transition models, next to sums over all paths of states."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import pmflib as pmf
 from pmflib.core.errors import StoreError
 from pmflib.model.transitions import TransitionModel
 from pmflib.schema.waves import Waves
-from tests.panels import draw_panel, make_model, weigh_paths
+from tests.panels import draw_panel, find_posterior, make_hard_model, make_model, weigh_paths
 
 SHAPES = [
     {},
@@ -31,7 +33,7 @@ def codes(model):
 
 
 def test_log_prob__is_the_sum_over_all_paths(model, codes):
-    expected = [np.log(weigh_paths(model, row)[1].sum()) for row in codes]
+    expected = [find_posterior(model, row)[2] for row in codes]
     np.testing.assert_allclose(model.log_prob(codes), expected, rtol=1e-12, atol=1e-14)
     assert model.log_prob(codes)[0] == 0
 
@@ -39,8 +41,7 @@ def test_log_prob__is_the_sum_over_all_paths(model, codes):
 def test_posterior__is_the_share_of_the_paths_through_a_state(model, codes):
     found = model.posterior(codes)
     for row, own in zip(codes, found, strict=True):
-        paths, chances = weigh_paths(model, row)
-        chances /= chances.sum()
+        paths, chances, _ = find_posterior(model, row)
         for wave in range(model.n_waves):
             expected = np.bincount(paths[:, wave], chances, model.n_states)
             np.testing.assert_allclose(own[wave], expected, rtol=1e-10, atol=1e-14)
@@ -49,9 +50,9 @@ def test_posterior__is_the_share_of_the_paths_through_a_state(model, codes):
 
 def test_predict_states__is_the_most_probable_path(model, codes):
     for row, path in zip(codes, model.predict_states(codes), strict=True):
-        paths, chances = weigh_paths(model, row)
-        own = chances[(paths == path).all(axis=1)]
-        assert own == pytest.approx(chances.max(), rel=1e-12)
+        paths, logs = weigh_paths(model, row)
+        own = logs[(paths == path).all(axis=1)]
+        assert own == pytest.approx(logs.max(), rel=1e-12)
 
 
 def test_predict_proba__is_the_ratio_of_probabilities(model, codes):
@@ -102,20 +103,61 @@ def test_long_chains__do_not_underflow():
     assert np.isfinite(model.posterior(codes)).all()
 
 
-def test_impossible_rows__have_probability_0_and_the_posterior_of_nothing():
-    model = make_model(n_states=2, n_waves=2, sizes=(2,))
+@pytest.mark.parametrize("seed", range(40))
+def test_zeros_and_tiny_probabilities__are_summed_over_all_paths(seed):
+    model = make_hard_model(seed)
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(-1, model.schema.cardinalities, (40, 12)).astype(np.int8)
+    found, posteriors = model.log_prob(codes), model.posterior(codes)
+    for row, log_prob, own, path in zip(
+        codes, found, posteriors, model.predict_states(codes), strict=True
+    ):
+        paths, chances, expected = find_posterior(model, row)
+        assert log_prob == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        for wave in range(model.n_waves):
+            shares = np.bincount(paths[:, wave], chances, model.n_states)
+            np.testing.assert_allclose(own[wave], shares, rtol=1e-9, atol=1e-12)
+        assert chances[(paths == path).all(axis=1)] == pytest.approx(chances.max(), rel=1e-9)
+
+
+def test_possible_rows__have_a_probability_where_the_likeliest_state_cannot_go_on():
+    tables = [np.array([[1e-200, 1.0], [1.0, 1e-15]])] * 6
+    tables += [each[:, ::-1] for each in tables]
+    schema = pmf.Schema.from_cardinalities([2] * 12)
     still = TransitionModel(
-        np.array([1.0, 0.0]),
+        np.array([0.5, 0.5]),
         np.eye(2)[None],
-        np.array([[1.0, 0.0], [0.0, 1.0]] * 2),
-        model.schema,
-        model.waves,
+        np.concatenate(tables),
+        schema,
+        Waves.find(schema, 2),
+        invariant=False,
     )
-    codes = np.array([[0, 1], [0, 0]], np.int8)
-    found = still.log_prob(codes)
-    assert found[1] == 0
-    assert found[0] < -600
-    np.testing.assert_array_equal(still.posterior(codes)[:, :, 0], 1.0)
+    # the first wave is state 1's by 2,763 nats, the second state 0's by 1,773, and nobody moves: that counts as 1e-300
+    codes = np.array([[0] * 10 + [1] * 2], np.int8)
+    expected = np.log(0.5) + np.log(1e-300) + 2 * np.log(1e-15)
+    assert find_posterior(still, codes[0])[2] == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(still.log_prob(codes), expected, rtol=1e-12)
+    np.testing.assert_allclose(still.posterior(codes)[0], [[0, 1], [1, 0]], atol=1e-12)
+
+
+def test_impossible_rows__have_the_floored_probability_of_latent_classes():
+    schema = pmf.Schema.from_cardinalities([2, 2])
+    table = np.array([[1.0, 0.0], [0.0, 1.0]] * 2)
+    codes = np.array([[0, 1], [1, 1], [0, 0], [-1, -1]], np.int8)
+    classes = pmf.JointPMF(np.array([1.0, 0.0]), table, schema)
+    one = TransitionModel(
+        classes.prior, np.empty((0, 2, 2)), table, schema, Waves.find(schema, 1), invariant=False
+    )
+    np.testing.assert_allclose(one.log_prob(codes), classes.log_prob(codes), rtol=1e-12)
+    np.testing.assert_allclose(one.posterior(codes)[:, 0], classes.posterior(codes), atol=1e-12)
+    still = replace(one, transitions=np.eye(2)[None], waves=Waves.find(schema, 2))
+    for row, found, own in zip(codes, still.log_prob(codes), still.posterior(codes), strict=True):
+        paths, chances, expected = find_posterior(still, row)
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        for wave in range(2):
+            np.testing.assert_allclose(
+                own[wave], np.bincount(paths[:, wave], chances, 2), atol=1e-12
+            )
 
 
 def test_sample__has_the_shares_and_answers_of_the_model():
