@@ -205,9 +205,7 @@ def plan_run(
         notes.append("time: no run of this pipeline has ended yet, and says what stages take")
     tasks = count_tasks(config, schema, workers.n_threads, history.account, rows, rank)
     stages = []
-    names = dict.fromkeys(["ingest", "rake", "count", *longest, *plans])
-    if config.sites:
-        names = dict.fromkeys([*names, "fit_pooled"])
+    names = dict.fromkeys(["ingest", "rake", "count", *OF_SITES, *longest, *plans])
     for stage in OF_SAMPLES if config.sites else OF_SITES:
         names.pop(stage, None)
     if not config.margins.are_known:
