@@ -155,9 +155,15 @@ def fit_labels(
         open_checkpoint=open_checkpoint,
         on_pass=on_pass,
     )
+    if plan.compares_models and start is None and state.parameters.intercepts is None:
+        named = _name_states(state)
+        reason += "" if named is state else EXCHANGED
+        state = named
     return state, reason
 
 
+EXCHANGED = "; states that passes had exchanged are the classes that workers name"
+"""Reason for classes whose states were exchanged."""
 TOO_FEW_LABELS = (
     "workers gave too few labels for free confusion matrices, and passes are those of method 'auto', without "
     "co-occurrences"
@@ -408,12 +414,42 @@ def _match_classes(fit: CrowdState) -> CrowdState:
     """Assign states to classes such that workers are most accurate: the halves of a split class have no name yet."""
     model = fit.parameters
     gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
-    columns = match_columns(gains)
+    return _exchange_states(fit, match_columns(gains))
+
+
+MOST_ALIKE = 0.9
+"""Share of a worker's labels in one class from which they do not name the states."""
+
+
+def _name_states(fit: CrowdState) -> CrowdState:
+    """Return a fit whose states are the classes that workers name, for passes that ended with two of them exchanged.
+
+    Without votes, labels are as likely if states are exchanged. Workers who give most tasks one label would name the
+    frequent state, whatever it is, and are left out.
+    """
+    model = fit.parameters
+    sizes = (*model.mass.shape[:2], model.annotator_model.n_subclasses, model.n_classes)
+    labels = model.find_label_mass().reshape(sizes).sum(axis=2)
+    given = labels.sum(axis=2)
+    is_varied = given.max(axis=1) < MOST_ALIKE * given.sum(axis=1)
+    gains = labels[is_varied].sum(axis=0)
+    right = np.diagonal(gains)
+    # without an exchange of two, SciPy's optimisation need not be loaded
+    if (gains + gains.T <= (1 + LEAST_LEAD) * (right[:, None] + right)).all():
+        return fit
+    return _exchange_states(fit, match_columns(gains))
+
+
+def _exchange_states(fit: CrowdState, columns: IntArray) -> CrowdState:
+    """Return a fit with other states as its classes, (n_classes,), alike in all subclasses."""
+    model = fit.parameters
+    firsts = np.arange(0, model.states.size, model.n_classes)
+    states = (firsts[:, None] + columns).ravel()
     ordered = replace(
         model,
-        mass=model.mass[:, :, columns],
-        states=model.states[columns],
-        label_mass=model.find_label_mass()[:, columns],
+        mass=model.mass[:, :, states],
+        states=model.states[states],
+        label_mass=model.find_label_mass()[:, states],
     )
     return replace(fit, parameters=ordered)
 
@@ -542,7 +578,8 @@ def choose_model(
     of_free, moved = best.compare(free)
     is_better = moved >= LEAST_MOVED and of_free.mean > VOTELESS_ERRORS * of_free.error
     if is_better and free.count_top(votes) > best.count_top(votes):
-        chosen, why = replace(MAXIMUM_LIKELIHOOD, copiers=copiers), "maximum likelihood"
+        chosen = replace(MAXIMUM_LIKELIHOOD, copiers=copiers)
+        why = f"maximum likelihood, better by {of_free.mean:.2g} +- {of_free.error:.2g}"
     why += f": {said}, {gain.mean:+.2g} +- {gain.error:.2g} with two subclasses"
     return ModelChoice(chosen, why, tuple(groups))
 

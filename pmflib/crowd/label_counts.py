@@ -86,7 +86,10 @@ class LabelCounts:
         given = np.bincount(labels.indices, minlength=n_workers * n_classes)
         right = np.bincount(workers, posterior[tasks, classes], minlength=n_workers).astype(float)
         agrees = is_found & (for_label == votes.max(axis=1, initial=0))
-        given, sure = given.reshape(n_workers, -1), probabilities.max(axis=1, initial=0.0).sum()
+        given, sure = (
+            given.reshape(n_workers, n_classes),
+            probabilities.max(axis=1, initial=0.0).sum(),
+        )
         return cls(pairs, int(is_found.sum()), int(agrees.sum()), given, right, float(sure))
 
     @staticmethod

@@ -213,7 +213,7 @@ class Labelling:
         )
 
     def find_suspicious(self, counts: LabelCounts) -> list[SuspiciousWorker]:
-        """Find workers whose labels are worse than chance, always the same, or another's.
+        """Find workers whose labels are chance or worse, always the same, or copied.
 
         See `pmflib.crowd.workers.find_suspicious`.
         """

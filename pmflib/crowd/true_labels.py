@@ -20,7 +20,7 @@ from pmflib.crowd.label_log import LabelLog
 from pmflib.crowd.labelling import Labelling, LabelRule, ScoredBlock, ScoredTasks
 from pmflib.crowd.questions import LEAST_TASKS, choose_questions, measure_uncertainty
 from pmflib.crowd.workers import SuspiciousWorker, measure_accuracy
-from pmflib.display.summary import Summarised, Summary
+from pmflib.display.summary import Summarised, Summary, format_count
 
 if TYPE_CHECKING:
     from pmflib.crowd.label_plans import LabelPlan
@@ -115,7 +115,13 @@ class Aggregation(Labelling, Summarised):
             )
         if self.reason:
             facts.append(("chosen", self.reason))
-        return replace(found, facts=tuple(facts))
+        notes = found.notes
+        if suspicious := self.suspicious_workers:
+            notes += (
+                f"Labels of {format_count(len(suspicious))} workers are chance or worse, always the same, or copied: "
+                "see suspicious_workers",
+            )
+        return replace(found, facts=tuple(facts), notes=notes)
 
     @property
     def log(self) -> LabelLog:
@@ -222,7 +228,7 @@ class Aggregation(Labelling, Summarised):
 
     @property
     def suspicious_workers(self) -> list[SuspiciousWorker]:
-        """Workers whose labels are worse than chance, always the same, or another's.
+        """Workers whose labels are chance or worse, always the same, or copied.
 
         See `pmflib.crowd.workers.find_suspicious`.
         """

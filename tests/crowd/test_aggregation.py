@@ -280,3 +280,4 @@ def test_summary__says_how_sure_one_may_be_and_known_labels_narrow_it():
     assert gaps == [9, 5]
     empty = pmf.crowd.aggregate({"task": [], "worker": [], "label": []}, classes=["a", "b"])
     assert "sureness" not in dict(empty.summary().facts)
+    assert empty.suspicious_workers == []

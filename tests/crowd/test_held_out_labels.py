@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from benchmarks.crowd import regimes
 from pmflib.crowd.e_step import LabelsInMemory
-from pmflib.crowd.fitting import EVENNESS, N_FOLDS, assign_folds, choose_model
+from pmflib.crowd.fitting import EVENNESS, EXCHANGED, N_FOLDS, assign_folds, choose_model
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import measure_agreement
 from tests.crowd.label_logs import draw_log, read_real_table
@@ -55,6 +56,14 @@ def test_choose_model__where_most_workers_give_one_label_is_maximum_likelihood(s
     table, _ = draw_log(np.random.default_rng(0), **sizes, accuracy=(0.6, 0.95))
     table["label"] = np.where(table["worker"] < 40 * share, 0, table["label"])
     assert (choose(table).annotator_model == MAXIMUM_LIKELIHOOD) is is_free
+
+
+def test_aggregate__states_that_passes_exchanged_are_the_classes_that_workers_name():
+    # few labels of one frequent class: without votes as evidence, passes may end with it as the rare one
+    log, truth = regimes.draw_log("unbalanced, few labels", 31)
+    found = pmf.crowd.aggregate(log)
+    assert EXCHANGED in found.reason
+    assert (found.posterior.argmax(axis=1) != truth).mean() < 0.05
 
 
 def test_choose_model__of_ordered_classes_keeps_their_order():

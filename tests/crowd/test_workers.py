@@ -62,6 +62,7 @@ def test_suspicious_workers__each_with_its_reason():
     assert reasons[7].startswith("has the mistakes of 3: ")
     assert reasons[5] == "always 1"
     assert reasons[9] == "worse than chance"
+    assert [each for each in found.summary().notes if "of 4 workers are chance or worse" in each]
 
 
 @pytest.mark.parametrize("n_guessers", [0, 16])
