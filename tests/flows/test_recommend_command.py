@@ -1,11 +1,13 @@
 """`pmf recommend`: the best items for every sample of a rating log, and of files of new users."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars
 import pyarrow.parquet as pq
 import pytest
+import readstat_arrow
 
 import pmflib as pmf
 from pmflib.core.options import Recommendations
@@ -142,6 +144,56 @@ def test_recommend__limits(home):
     words = ["--items", "v0,v1,v2", "--not-items", "v1", "--at-least", "1", "--penalty", "0.5"]
     recommend(home, *words, "--exclude", "none", "--output", "few.parquet")
     assert {*polars.read_parquet(home / "few.parquet")["item"]} == {"v0", "v2"}
+
+
+def test_recommend__absent_level_is_what_empty_cells_stand_for(home):
+    """Cells without a rating get level 0, which is neither seen nor counted as a rating."""
+    absent = [replace(each, absent="0") for each in make_schema(*SIZES)]
+    pmf.Schema(tuple(absent)).save(home / "absent.json")
+    write_config(home, "absent")
+    with (home / "absent.toml").open("a") as file:
+        file.write('[schema]\nfile = "absent.json"\n')
+    run_command(home, "run", "absent.toml")
+    words = ["--value", "P(item>=1)", "--top", "6", "--output", "absent.parquet"]
+    recommend(home, *words, config="absent.toml")
+    found = polars.read_parquet(home / "absent.parquet")
+    rated = CODES > 0
+    n_open = (~rated).sum(axis=1)
+    counted = dict(found.group_by("sample").len().rows())
+    assert counted == {f"u{n}": each for n, each in enumerate(n_open.tolist()) if each}
+    assert {*zip(found["item"], found["ratings"], strict=True)} == {
+        (f"v{n}", each) for n, each in enumerate(rated.sum(axis=0).tolist())
+    }
+
+
+def test_recommend__weighted_log_counts_effective_ratings(home):
+    """Users of weights 1 and 3: the number of ratings of an item is that of effective samples."""
+    weight = np.where(np.arange(len(CODES)) % 2, 3, 1)
+    (home / "weighted").mkdir()
+    header, *lines = as_log(CODES).splitlines()
+    rows = [f"{line},{weight[int(line[1 : line.index(',')])]}" for line in lines]
+    (home / "weighted" / "log.csv").write_text("\n".join([f"{header},w", *rows]))
+    write_config(home, "weighted", SOURCE.replace('"data"', '"weighted"') + '\nweight = "w"')
+    run_command(home, "run", "weighted.toml")
+    recommend(home, "--exclude", "none", "--output", "weighted.parquet", config="weighted.toml")
+    found = polars.read_parquet(home / "weighted.parquet")
+    effective = weight.sum() / (weight**2).sum()
+    expected = np.rint(effective * (weight @ (CODES >= 0))).astype(int)
+    assert {*zip(found["item"], found["ratings"], strict=True)} == {
+        (f"v{n}", each) for n, each in enumerate(expected.tolist())
+    }
+
+
+@pytest.mark.parametrize("suffix", ["sav", "dta"])
+def test_recommend__into_spss_and_stata(home, suffix):
+    recommend(home, "--top", "2", "--output", f"recs.{suffix}")
+    recommend(home, "--top", "2", "--output", "recs2.parquet")
+    read = readstat_arrow.read_sav if suffix == "sav" else readstat_arrow.read_dta
+    found = polars.from_arrow(read(home / f"recs.{suffix}")[0])
+    expected = polars.read_parquet(home / "recs2.parquet")
+    assert found.columns == expected.columns
+    for name in expected.columns:
+        assert found[name].to_list() == expected[name].to_list()
 
 
 def test_recommend__same_bytes_with_two_workers(home):
