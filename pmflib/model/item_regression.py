@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, list_owners, sum_pairs
-from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.errors import PmfError
 from pmflib.core.machine import find_memory_limit
 from pmflib.counting.folds import count_in_samples
 from pmflib.counting.pair_counts import PairCounts, count_pairs
@@ -48,6 +48,8 @@ class ItemRegression:
         bool of shape (n_levels,): levels with which a sample has an item.
     weights
         float64 of shape (n_items, n_items): entry (a, b) is the weight of item a in the value of item b, 0 for a = b.
+    base
+        float64 of shape (n_items,): value of each item for a sample with no other.
     shares
         float64 of shape (n_items,): share of the samples that have an item.
     ridge
@@ -58,6 +60,7 @@ class ItemRegression:
     first: IntArray
     holds: BoolArray
     weights: FloatArray
+    base: FloatArray
     shares: FloatArray
     ridge: float
 
@@ -65,7 +68,8 @@ class ItemRegression:
         """Compute the value of each item: float64 (n_rows, n_items); rows without any item get the shares."""
         held = _find_held(codes, self.positions, self.first, self.holds)
         # a sparse product adds the weights of a row in order, so that no bit depends on the batch or on threads
-        values: Any = scipy.sparse.csr_array(held.astype(np.float64)) @ self.weights
+        sparse: Any = scipy.sparse.csr_array(held.astype(np.float64))
+        values: FloatArray = self.base + sparse @ self.weights
         values[~held.any(axis=1)] = self.shares
         return values
 
@@ -86,13 +90,11 @@ def regress_items(
 
     Returns
     -------
-    The regression that minimises the squared errors of all items plus the ridge parameter times the squared weights.
-    The parameter has the smallest squared error on every fourth fold, in a fit to the other folds.
+    The regression with an intercept that minimises the squared errors of all items plus the ridge parameter times the
+    squared weights. The parameter has the smallest squared error on every fourth fold, in a fit to the other folds.
 
     Raises
     ------
-    SchemaError
-        If the counts have another schema.
     PmfError
         If the counts have a single fold.
     MemoryPlanError
@@ -100,7 +102,8 @@ def regress_items(
 
     References
     ----------
-    Steck (2019), "Embarrassingly shallow autoencoders for sparse data", equation 8.
+    Steck (2019), "Embarrassingly shallow autoencoders for sparse data", equation 8. The intercept is an addition: where
+    items depend little on each other, values then tend to the shares.
     """
     levels = np.flatnonzero(holds)
     positions, starts = np.unique(list_owners(schema.offsets)[levels], return_index=True)
@@ -115,31 +118,36 @@ def regress_items(
         # an item that a sample has is level 0 of a variable of one level
         counts = count_pairs(held.astype(np.int8) - 1, [1] * n_items, n_folds=N_FOLDS)
         levels, starts = np.arange(n_items), np.arange(n_items)
-    elif counts.schema.digest != schema.digest:
-        raise SchemaError("counts have another schema than the model; give counts of its variables")
     if counts.n_folds < 2:
         raise PmfError(
             "counts have one fold, and held-out folds choose the ridge parameter; count with n_folds=4 or more"
         )
-    sums, offsets = np.zeros((2, n_items, n_items), np.int64), np.append(starts, levels.size)
-    for fold in range(counts.n_folds):
+    is_judge = np.arange(counts.n_folds) % N_FOLDS == 1
+    sums: Any = np.zeros((2, n_items, n_items))
+    offsets = np.append(starts, levels.size)
+    for fold, part in enumerate(is_judge.astype(int).tolist()):
         table = counts.tables[fold] if isinstance(counts, PairCounts) else counts.read(fold)
-        sums[int(fold % N_FOLDS == 1)] += sum_pairs(table[np.ix_(levels, levels)], offsets)
-    (upper,), n_samples = count_in_samples([sums], int(counts.n_rows.sum()), counts.weights)
-    both = upper + np.triu(upper, 1).transpose(0, 2, 1).astype(np.float64)
-    ridge, total = _choose_ridge(*both), both.sum(axis=0)
-    inverse = _invert(total, ridge)
+        sums[part] += sum_pairs(table[np.ix_(levels, levels)], offsets)
+    rows = counts.n_rows if counts.weights is None else np.array(counts.weights.totals)
+    rows = np.array([rows[~is_judge].sum(), rows[is_judge].sum()])
+    found: Any = count_in_samples([sums, rows], int(counts.n_rows.sum()), counts.weights)[0]
+    both = found[0] + np.triu(found[0], 1).transpose(0, 2, 1)
+    ridge, total, n_samples = _choose_ridge(both, found[1]), both.sum(axis=0), found[1].sum()
+    shares = np.diag(total) / max(n_samples, 1)
+    inverse = _invert(_centre(total, n_samples, shares), ridge)
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
-    shares = np.diag(total) / max(n_samples, 1)
-    return ItemRegression(positions, first, holds, weights, shares, ridge)
+    base = shares - shares @ weights
+    return ItemRegression(positions, first, holds, weights, base, shares, ridge)
 
 
-def _choose_ridge(fitted: FloatArray, judged: FloatArray) -> float:
+def _choose_ridge(counts: FloatArray, n_samples: IntArray) -> float:
     """Choose the ridge parameter by the squared error of all items on the second part, in fits to the first."""
+    shares = np.diag(counts[0]) / max(n_samples[0], 1)
+    fitted, judged = (_centre(*each, shares) for each in zip(counts, n_samples, strict=True))
 
     def find_error(exponent: float) -> float:
-        # residuals are the samples times P / diag(P), where P is the inverse
+        # residuals are the centred samples times P / diag(P), where P is the inverse
         inverse = _invert(fitted, 2.0**exponent)
         squares = np.einsum("ij,ij->j", inverse, judged @ inverse)
         return float((squares / np.diag(inverse) ** 2).sum())
@@ -150,9 +158,14 @@ def _choose_ridge(fitted: FloatArray, judged: FloatArray) -> float:
     return float(2.0**found.x)
 
 
+def _centre(counts: FloatArray, n_samples: float, shares: FloatArray) -> FloatArray:
+    """Turn counts of pairs of items into sums of products of deviations from shares."""
+    crossed = np.outer(np.diag(counts), shares)
+    return counts - crossed - crossed.T + n_samples * np.outer(shares, shares)
+
+
 def _invert(counts: FloatArray, ridge: float) -> FloatArray:
-    inverse: Any = np.linalg.inv(counts + ridge * np.eye(len(counts)))
-    return inverse
+    return np.asarray(np.linalg.inv(counts + ridge * np.eye(len(counts))), np.float64)
 
 
 def _find_held(

@@ -20,7 +20,6 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks
 from pmflib.core.errors import PmfError, QuestionError, SchemaError
 from pmflib.core.options import Recommendations
 from pmflib.core.texts import abridge_names, suggest
-from pmflib.counting.folds import count_in_samples
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import StoredTables
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -301,8 +300,8 @@ def recommend(
     groups, most_per_group
         Group of each item, and the maximum number of items of a group for each sample.
     counts
-        `PairCounts` in at least two folds, or samples to count. If given, values are predicted from these counts instead
-        of the model: whether a sample has the levels that ``value`` asks for of an item is regressed on whether it has
+        `PairCounts` in at least two folds, or samples to count. If given, values are predicted from them, not by the
+        model: whether a sample has the levels that ``value`` asks for of an item is regressed on whether it has
         those of the others (ridge regression, its parameter chosen on held-out samples). Missing answers count as other
         levels. Values are not limited to 0 to 1; a sample without any of the levels gets their shares of all samples.
         Variables that lack the levels, or have fewer than ``at_least`` ratings, predict nothing.
@@ -333,9 +332,12 @@ def recommend(
     if counts is not None and not isinstance(counts, PairCounts):
         counts = _encode(schema, counts)
     if isinstance(counts, PairCounts):
-        levels = [counts.count_levels()]
-        levels, _ = count_in_samples(levels, int(counts.n_rows.sum()), counts.weights)
-        n_ratings = sum_ratings(levels[0], schema)
+        if counts.schema.digest != schema.digest:
+            raise SchemaError(
+                f"counts have schema {counts.schema.digest[:12]} and the model {schema.digest[:12]}; count under "
+                "model.schema"
+            )
+        n_ratings = sum_ratings(counts.to_samples().count_levels(), schema)
     else:
         n_ratings = count_ratings(codes if counts is None else counts, schema)
     if ratings is not None:

@@ -146,6 +146,25 @@ def test_recommend__limits(home):
     assert {*polars.read_parquet(home / "few.parquet")["item"]} == {"v0", "v2"}
 
 
+def test_recommend__from_counts_is_the_library_with_the_stored_counts(home):
+    words = ["--value", "P(item>=2)", "--from", "counts"]
+    answer, _ = recommend(home, *words, "--output", "counts.parquet")
+    run = find_last_run(Store(home / "store-p"), "p")
+    counts = pmf.PairCounts.load(open_model(home)[0].locate(run.stages["counts"]) / "pairs")
+    model = open_model(home)[1]
+    expected = pmf.recommend(model, CODES, value="P(item>=2)", counts=counts).to_pandas()
+    names = np.array([f"u{user}" for user in range(len(CODES))])
+    expected = polars.from_pandas(
+        expected.assign(sample=names[expected["row"]], item=expected["item"].astype(str))
+    )
+    found = polars.read_parquet(home / "counts.parquet")
+    both = [each.sort(["sample", "rank"]) for each in (found, expected)]
+    for name in ("sample", "rank", "item", "value", "ratings", "answers"):
+        assert both[0][name].to_list() == both[1][name].to_list()
+    assert answer["source"] == "counts"
+    assert answer["ridge"] > 0
+
+
 def test_recommend__absent_level_is_what_empty_cells_stand_for(home):
     """Cells without a rating get level 0, which is neither seen nor counted as a rating."""
     absent = [replace(each, absent="0") for each in make_schema(*SIZES)]
@@ -196,13 +215,15 @@ def test_recommend__into_spss_and_stata(home, suffix):
         assert found[name].to_list() == expected[name].to_list()
 
 
-def test_recommend__same_bytes_with_two_workers(home):
+@pytest.mark.parametrize("source", ["model", "counts"])
+def test_recommend__same_bytes_with_two_workers(home, source):
     parts = []
     for workers in (1, 2):
         write_config(home, f"w{workers}", workers=workers)
         run_command(home, "run", f"w{workers}.toml")
-        recommend(home, "--output", f"w{workers}", config=f"w{workers}.toml")
-        paths = sorted((home / f"w{workers}").glob("part-*.parquet"))
+        words = ["--value", "P(item>=2)", "--from", source]
+        recommend(home, *words, "--output", f"w{workers}-{source}", config=f"w{workers}.toml")
+        paths = sorted((home / f"w{workers}-{source}").glob("part-*.parquet"))
         parts.append([pq.read_table(path).replace_schema_metadata() for path in paths])
     assert len(parts[0]) > 1
     assert all(one.equals(two) for one, two in zip(*parts, strict=True))
@@ -261,6 +282,8 @@ def test_recommend__second_call_makes_nothing_new(home):
         (["--at-least", "1000"], 2, "at_least=1000"),
         (["--value", "E(v0)"], 2, "item"),
         (["--value", "P(item=7)"], 3, "'7'"),
+        (["--from", "both"], 2, "--from"),
+        (["--from", "counts"], 2, "P(item>=4)"),
         (["--keep", "age"], 2, "--keep"),
         (["--output", "recs.xlsx"], 2, "recs.xlsx"),
         (["--output", "data/log.csv"], 2, "log.csv"),
