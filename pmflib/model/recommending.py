@@ -276,7 +276,7 @@ def recommend(
     Parameters
     ----------
     model
-        A fitted model, whose variables are the items.
+        A fitted model, whose variables are the items. With ``counts``, its schema alone is used.
     samples
         Codes of shape (n_samples, n_variables), -1 missing, or a table that the schema can encode; columns may be
         absent. Samples need not be those of the fit: a few answers are enough, and none give the model's marginals.

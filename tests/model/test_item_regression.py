@@ -68,6 +68,14 @@ def test_regress_items__ridge_has_the_smallest_error_on_held_out_samples():
     assert measure(found.ridge) < min(measure(found.ridge / 4), measure(found.ridge * 4))
 
 
+def test_regress_items__values_of_independent_items_are_their_shares():
+    """Without an intercept, they would grow with the number of items that a sample has."""
+    shares = np.linspace(0.1, 0.8, 8)
+    codes = (np.random.default_rng(0).random((5000, 8)) < shares).astype(np.int8)
+    found = regress_items(codes, make_schema(*(2,) * 8), np.arange(16) % 2 == 1)
+    np.testing.assert_allclose(found.predict(codes), np.tile(shares, (5000, 1)), atol=0.05)
+
+
 def test_regress_items__same_bits_from_samples_counts_and_store(tmp_path):
     counts = pmf.count_pairs(CODES, SCHEMA, n_folds=N_FOLDS)
     counts.save(tmp_path / "pairs")
