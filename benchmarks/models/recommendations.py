@@ -9,7 +9,8 @@ users, seconds those of a split with the fit.
 
 `ratings` are models of the ratings alone, in which a movie that is not rated is missing. In those of `unrated` it has a
 level of its own, so that the probability of 4 or 5 is that of being rated so. Some candidates add popularity to the
-value, by a negative penalty.
+value, by a negative penalty. `counts` is the regression on counts of pairs, whose ridge parameter `recommend` chooses
+itself on the known ratings.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse
 
 import pmflib as pmf
@@ -145,6 +147,23 @@ def spread(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
         yield ", ".join(f"{name}={value}" for name, value in options.items()), options
 
 
+def encode(known: np.ndarray, absent: str | None = None) -> tuple[pmf.Schema, np.ndarray]:
+    """Schema and codes of ratings; those not known are missing, or have a level of their own."""
+    levels = tuple("12345" if absent is None else "012345")
+    numbers = tuple(map(float, levels))
+    schema = pmf.Schema(
+        tuple(pmf.Variable(str(n), levels, numbers, absent=absent) for n in range(known.shape[1]))
+    )
+    return schema, known - (1 if absent is None else 0)
+
+
+def tabulate(found: pa.Table, n_users: int) -> Best:
+    """Positions of the items that `recommend` has found; items are named by them."""
+    best = np.full((n_users, TOP), -1)
+    best[found["row"].to_numpy(), found["rank"].to_numpy() - 1] = found["item"].to_pylist()
+    return best
+
+
 FITS: Grid = {"rank": (5, 20, 40), "pseudo_count": (1.0,), "members": (1, 8)}
 SMALL: Grid = {"rank": (5, 20), "pseudo_count": (1.0,)}
 LIMITS: Grid = {"at_least": (0, 50), "penalty": (0.0, -2.0)}
@@ -154,13 +173,7 @@ def list_models(
     kind: str, value: str, fitted: Grid, limited: Grid, known: np.ndarray
 ) -> Iterator[tuple[str, Callable[[], Best]]]:
     """Fits of the joint PMF to what is known, and the items that `recommend` finds by a value."""
-    absent = "0" if kind == "unrated" else None
-    levels = tuple("12345" if absent is None else "012345")
-    codes = known - (1 if absent is None else 0)
-    numbers = tuple(map(float, levels))
-    schema = pmf.Schema(
-        tuple(pmf.Variable(str(n), levels, numbers, absent=absent) for n in range(known.shape[1]))
-    )
+    schema, codes = encode(known, absent="0" if kind == "unrated" else None)
     fits: dict[str, pmf.JointPMF] = {}
     n_ratings = dict(zip(schema.names, (known > 0).sum(axis=0).tolist(), strict=True))
 
@@ -172,13 +185,28 @@ def list_models(
                 found = pmf.fit_em(codes, schema=schema, start="random", max_passes=60, **fit)
             fits[label] = found.model
         found = pmf.recommend(fits[label], codes, top=TOP, value=value, ratings=n_ratings, **limits)
-        best = np.full((len(codes), TOP), -1)
-        best[found["row"].to_numpy(), found["rank"].to_numpy() - 1] = found["item"].to_pylist()
-        return best
+        return tabulate(found, len(codes))
 
     for label, fit in spread(fitted):
         for more, limits in spread(limited):
             yield ", ".join(filter(None, (label, more))), partial(run, label, fit, limits)
+
+
+ASKED: Grid = {"value": ("P(item>=1)", "P(item>=4)")}
+
+
+def list_regressions(known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best]]]:
+    """Regressions on counts of pairs; the model gives the schema alone."""
+    schema, codes = encode(known)
+    uniform = np.full((schema.n_levels, 1), 0.2)
+    model = pmf.JointPMF(np.ones(1), uniform, schema)
+
+    def run(value: str) -> Best:
+        found = pmf.recommend(model, codes, top=TOP, value=value, counts=codes)
+        return tabulate(found, len(codes))
+
+    for label, options in spread(ASKED):
+        yield label, partial(run, **options)
 
 
 ALS: Grid = {
@@ -228,6 +256,7 @@ METHODS: dict[str, Method] = {
     "E(item), ratings": bind(list_models, "ratings", "E(item)", SMALL, LIMITS),
     "P(item>=4), ratings": bind(list_models, "ratings", "P(item>=4)", SMALL, LIMITS),
     "P(item>=4), unrated": bind(list_models, "unrated", "P(item>=4)", FITS, {}),
+    "counts": list_regressions,
     "implicit, neighbours": bind(list_implicit, "neighbours", NEIGHBOURS),
     "implicit, ALS": bind(list_implicit, "ALS", ALS),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pmflib.cluster.workers import share_workers
@@ -115,21 +116,8 @@ def impute_flow(
     StoreError
         If the pipeline has no live model yet, or the samples to which it was fitted are missing.
     """
-    checked = load_config(config)
-    store = open_store(checked)
-    last, live, made = _find_live_run(store, checked.name)
-    if made is None or store.find(made.stages["dataset"].identity) is None:
-        raise StoreError(
-            f"the samples that the live model of {checked.name!r} was fitted to are not in the store any more; "
-            "`pmf run` makes both"
-        )
-    training, number = made.stages["dataset"], made.number
-    options = draws, checked.seed if seed is None else seed, number
-    dataset: Reference | None = _choose_samples(store, last, made)
-    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
-        checked, dataset = _take_data(checked, dataset, data, address)
-        is_new = bool(data) and dataset is not None
-        return impute(checked, dataset, live, training, *options, columns, address, is_new)
+    own = draws, load_config(config).seed if seed is None else seed
+    return _run_stage(impute, "dataset", config, own, data, columns)
 
 
 @pipeline_flow(name="recommend")
@@ -156,32 +144,35 @@ def recommend_flow(
     StoreError
         If the pipeline has no live model yet, or the counts of the run that made it are missing.
     """
-    checked, requested = load_config(config), Recommendations(**options)
+    return _run_stage(recommend, "counts", config, (Recommendations(**options),), data, columns)
+
+
+def _run_stage(
+    task: Callable[..., Reference],
+    needed: str,
+    config: str,
+    own: tuple[Any, ...],
+    data: str,
+    columns: tuple[str, ...],
+) -> Reference:
+    """Run a stage that needs samples, the live model, and an artefact of the run that made it."""
+    checked = load_config(config)
     store = open_store(checked)
     last, live, made = _find_live_run(store, checked.name)
-    if made is None or store.find(made.stages["counts"].identity) is None:
+    if made is None or store.find(made.stages[needed].identity) is None:
         raise StoreError(
-            f"the counts of the run that made the live model of {checked.name!r} are not in the store any more; "
-            "`pmf run` makes both"
+            f"the store no longer has the {needed} of the run that made the live model of {checked.name!r}; `pmf run` "
+            "makes both"
         )
-    counts, number = made.stages["counts"], made.number
     dataset: Reference | None = _choose_samples(store, last, made)
     with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
-        checked, dataset = _take_data(checked, dataset, data, address)
-        is_new = bool(data) and dataset is not None
-        return recommend(
-            checked, dataset, live, counts, requested, number, columns, address, is_new
-        )
-
-
-def _take_data(
-    config: PipelineConfig, dataset: Reference | None, data: str, address: str
-) -> tuple[PipelineConfig, Reference | None]:
-    """Take new files, if any are given, in place of a dataset; None for wide rows without identifiers."""
-    config = _name_data(config, data)
-    if config.source.layout == "wide" and config.source.sample is None:
-        return config, None
-    return config, _ingest_data(config, address) if data else dataset
+        checked = _name_data(checked, data)
+        if checked.source.layout == "wide" and checked.source.sample is None:
+            dataset = None
+        elif data:
+            dataset = _ingest_data(checked, address)
+        rest = made.number, columns, address, bool(data) and dataset is not None
+        return task(checked, dataset, live, made.stages[needed], *own, *rest)
 
 
 def _find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRecord | None]:

@@ -136,6 +136,12 @@ class Recommendations:
         "Value of an item: E(item), its expected value if it is answered, or the probability of levels, as P(item>=4) "
         "or P(item=yes).",
     )
+    source: str = option(
+        "model",
+        "Basis of the values: model, or counts: a regression of the probability of the levels on the other answers, by "
+        "counts of pairs.",
+        flags=("--from",),
+    )
     exclude: str = option(
         "seen", "seen leaves out the items that a sample has answered, none leaves out nothing."
     )
@@ -163,6 +169,8 @@ class Recommendations:
             whole = isinstance(number, Integral) and not isinstance(number, bool)
             if number is not None and not (whole and number >= least):
                 raise PmfError(f"{name} is {number!r}; give a whole number of at least {least}")
+        if self.source not in ("model", "counts"):
+            raise PmfError(f"source (--from) is {self.source!r}; give 'model' or 'counts'")
         if self.exclude not in ("seen", "none"):
             raise PmfError(
                 f"exclude is {self.exclude!r}; give 'seen' or 'none', and other items as a list or by --not-items"

@@ -1,12 +1,14 @@
 """The best items for every sample: those with the highest expected value, or probability of some levels.
 
 Items are variables, such as movies. The value of an item for a sample is predicted from the other answers of the
-sample. Expected values alone may put items first that few samples have answered: `at_least` and `penalty` limit that.
+sample, by a model or by a regression on counts of pairs (`pmflib.model.item_regression`). Expected values alone may put
+items first that few samples have answered: `at_least` and `penalty` limit that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +20,10 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks
 from pmflib.core.errors import PmfError, QuestionError, SchemaError
 from pmflib.core.options import Recommendations
 from pmflib.core.texts import abridge_names, suggest
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.stored_tables import StoredTables
 from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.model.item_regression import ItemRegression, regress_items
 from pmflib.model.measures import TargetSums
 from pmflib.model.mixture import Mixture
 from pmflib.model.questions.question import Question, bind_question, parse_question
@@ -50,15 +55,17 @@ class Recommender:
         int64 of shape (n_variables,): number of ratings of each item, as from `count_ratings`; None if unknown.
     metadata
         Metadata of every table by name: the model and its run.
+    counts
+        Counts of pairs, or codes to count, from which the values are predicted if the options say so.
 
     Raises
     ------
     SchemaError
         If an item is no variable, or has no value or no such level.
     QuestionError
-        If the value is no question about the item alone.
+        If the value is no question about the item alone, or an expected value while counts of pairs predict.
     PmfError
-        If ratings are needed and not known, or no item is a candidate.
+        If ratings are needed and not known, or no item is a candidate; or as for `regress_items`.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class Recommender:
         requested: Recommendations = DEFAULTS,
         n_ratings: IntArray | None = None,
         metadata: Mapping[str, str] | None = None,
+        counts: PairCounts | StoredTables | IntArray | None = None,
     ) -> None:
         self.model, self.requested, self.options = model, requested, ScoreOptions()
         if n_ratings is None and (requested.at_least or requested.penalty):
@@ -77,6 +85,10 @@ class Recommender:
         self._items = _choose_items(model.schema, requested, n_ratings)
         self._n_ratings = n_ratings
         self._levels, self._answered = _weigh_levels(model.schema, self._items, requested.value)
+        self._regression = None
+        if requested.source == "counts":
+            assert counts is not None
+            self._regression = self._regress(counts)
         self._groups = _number_groups(model.schema, requested.groups)[self._items]
         self.top = min(requested.top, self._items.size)
         self._names = pa.array([model.schema.names[each] for each in self._items], pa.string())
@@ -84,6 +96,7 @@ class Recommender:
             "model": digest_model(model),
             "schema": model.schema.digest,
             "value": requested.value,
+            "source": requested.source,
             **(metadata or {}),
         }
         self.metadata = {f"pmf.{name}": text for name, text in facts.items()}
@@ -93,8 +106,15 @@ class Recommender:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Number of candidates, and the options."""
-        return {"candidates": int(self._items.size), "top": self.top, "value": self.requested.value}
+        """Number of candidates, and the options; of a regression, its ridge parameter."""
+        facts = {
+            "candidates": int(self._items.size),
+            "top": self.top,
+            "value": self.requested.value,
+        }
+        if self._regression is None:
+            return facts
+        return {**facts, "source": "counts", "ridge": round(self._regression.ridge)}
 
     def score(
         self, codes: IntArray, origins: Mapping[str, pa.Array] | None = None
@@ -112,8 +132,8 @@ class Recommender:
         -------
         Table with a row for each sample and item, samples in order and the best items first: the origins; rank, from 1;
         item; value; ratings, the number of ratings of the item, if known; answers, the number of items that the sample
-        has answered. With 0 answers, values are those of the model's marginals, the same for all such samples. And no
-        sums, because no target is predicted.
+        has answered. With 0 answers, values are marginals, the same for all such samples. And no sums, because no
+        target is predicted.
         """
         found: list[IntArray] = [np.empty((0, 3), np.int64)]
         values: list[FloatArray] = [np.empty(0)]
@@ -145,18 +165,38 @@ class Recommender:
         columns["answers"] = pa.array(n_answers[rows])
         return pa.table(columns).replace_schema_metadata(self.metadata), []
 
+    def _regress(self, counts: PairCounts | StoredTables | IntArray) -> ItemRegression:
+        """Fit a regression of all variables that have the levels and enough ratings, candidates or not."""
+        schema, value = self.model.schema, self.requested.value
+        if parse_question(value).measure != "P":
+            raise QuestionError(
+                f"value is {value!r}; counts of pairs predict whether levels are answered: give P(item>=4), for example"
+            )
+        holds = np.zeros(schema.n_levels, np.bool_)
+        for position in range(schema.n_variables):
+            if self._n_ratings is None or self._n_ratings[position] >= self.requested.at_least:
+                # variables without the levels, such as the age among movies, are no items
+                with suppress(QuestionError):
+                    levels, _ = _weigh_levels(schema, np.array([position]), value)
+                    holds[schema.rows_of(position)] = levels > 0
+        return regress_items(counts, schema, holds)
+
     @property
     def _is_mixture(self) -> bool:
         """Whether variables are independent within states."""
         return self.model.folding is None and not isinstance(self.model, TreePMF)
 
     def _find_posteriors(self, codes: IntArray) -> FloatArray | None:
-        return self.model.posterior(codes) if self._is_mixture else None
+        uses_states = self._is_mixture and self._regression is None
+        return self.model.posterior(codes) if uses_states else None
 
     def _value(self, codes: IntArray, posteriors: FloatArray | None) -> FloatArray:
         """Compute the value of each candidate for each sample, given its other answers."""
         from pmflib.kernels.recommending import expect_values
 
+        if self._regression is not None:
+            columns = np.searchsorted(self._regression.positions, self._items)
+            return self._regression.predict(codes)[:, columns]
         if posteriors is not None:
             out = np.empty((len(codes), self._items.size))
             own = np.ascontiguousarray(codes[:, self._items])
@@ -229,13 +269,14 @@ def recommend(
     ratings: Mapping[str, int] | None = None,
     groups: Mapping[str, str] | None = None,
     most_per_group: int | None = None,
+    counts: object | None = None,
 ) -> pa.Table:
     """Recommend the items with the highest values to each sample.
 
     Parameters
     ----------
     model
-        A fitted model, whose variables are the items.
+        A fitted model, whose variables are the items. With ``counts``, its schema alone is used.
     samples
         Codes of shape (n_samples, n_variables), -1 missing, or a table that the schema can encode; columns may be
         absent. Samples need not be those of the fit: a few answers are enough, and none give the model's marginals.
@@ -254,9 +295,16 @@ def recommend(
     penalty
         Subtracted from the value, for the order of items, for each factor of ten in their number of ratings.
     ratings
-        Number of ratings of each item, for ``at_least`` and ``penalty``; by default counted in the samples.
+        Number of ratings of each item, for ``at_least`` and ``penalty``; by default of ``counts``, or else counted in
+        the samples.
     groups, most_per_group
         Group of each item, and the maximum number of items of a group for each sample.
+    counts
+        `PairCounts` in at least two folds, or samples to count. If given, values are predicted from them, not by the
+        model: whether a sample has the levels that ``value`` asks for of an item is regressed on whether it has
+        those of the others (ridge regression, its parameter chosen on held-out samples). Missing answers count as other
+        levels. Values are not limited to 0 to 1; a sample without any of the levels gets their shares of all samples.
+        Variables that lack the levels, or have fewer than ``at_least`` ratings, predict nothing.
 
     Returns
     -------
@@ -269,24 +317,29 @@ def recommend(
     SchemaError
         If an item is no variable, has no value or no such level, or the samples do not fit the schema.
     QuestionError
-        If the value is no question about the item alone.
+        If the value is no question about the item alone, or an expected value while counts are given.
     PmfError
-        If an option is out of range, or no item is a candidate.
+        If an option is out of range, no item is a candidate, or the counts have a single fold.
+    MemoryPlanError
+        If there are too many items for a regression on each other.
+
+    References
+    ----------
+    Steck (2019), "Embarrassingly shallow autoencoders for sparse data", for the regression on counts.
     """
     schema = model.schema
-    if isinstance(samples, np.ndarray):
-        codes = schema.encode(samples)
-    else:
-        table = as_arrow(samples, {*schema.columns, *schema.names})
-        given = {*table.column_names}
-        lacking = [each.name for each in schema if not given & {each.name, each.column}]
-        if len(lacking) == schema.n_variables:
+    codes = _encode(schema, samples)
+    if counts is not None and not isinstance(counts, PairCounts):
+        counts = _encode(schema, counts)
+    if isinstance(counts, PairCounts):
+        if counts.schema.digest != schema.digest:
             raise SchemaError(
-                f"samples have no column of a variable; there are {abridge_names(table.column_names)}, and the "
-                f"variables are {abridge_names(schema.names)}"
+                f"counts have schema {counts.schema.digest[:12]} and the model {schema.digest[:12]}; count under "
+                "model.schema"
             )
-        codes = schema.encode(table, optional=lacking)
-    n_ratings = count_ratings(codes, schema)
+        n_ratings = sum_ratings(counts.to_samples().count_levels(), schema)
+    else:
+        n_ratings = count_ratings(codes if counts is None else counts, schema)
     if ratings is not None:
         for name in ratings:
             schema.position(name)
@@ -301,9 +354,25 @@ def recommend(
         penalty=penalty,
         groups=tuple((groups or {}).items()),
         most_per_group=most_per_group,
+        source="model" if counts is None else "counts",
     )
-    scorer = Recommender(model, requested, n_ratings)
+    scorer = Recommender(model, requested, n_ratings, counts=counts)
     return scorer.score(codes, {"row": pa.array(np.arange(len(codes)))})[0]
+
+
+def _encode(schema: Schema, samples: object) -> IntArray:
+    """Encode codes or a table, whose columns may be absent but for one."""
+    if isinstance(samples, np.ndarray):
+        return schema.encode(samples)
+    table = as_arrow(samples, {*schema.columns, *schema.names})
+    given = {*table.column_names}
+    lacking = [each.name for each in schema if not given & {each.name, each.column}]
+    if len(lacking) == schema.n_variables:
+        raise SchemaError(
+            f"samples have no column of a variable; there are {abridge_names(table.column_names)}, and the "
+            f"variables are {abridge_names(schema.names)}"
+        )
+    return schema.encode(table, optional=lacking)
 
 
 def find_absent(schema: Schema) -> IntArray:
@@ -320,11 +389,11 @@ def count_ratings(codes: IntArray, schema: Schema) -> IntArray:
 
 
 def sum_ratings(level_counts: IntArray, schema: Schema) -> IntArray:
-    """Sum the numbers of samples by level, (n_levels,), to those of `count_ratings`."""
+    """Sum the numbers of samples by level, (n_levels,), to those of `count_ratings`, rounded."""
     absent = find_absent(schema)
     given = level_counts.copy()
     given[(schema.offsets[:-1] + absent)[absent >= 0]] = 0
-    return sum_blocks(given, schema.offsets)
+    return np.rint(sum_blocks(given, schema.offsets)).astype(np.int64)
 
 
 def _choose_items(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pmflib.core.options import Recommendations
-from pmflib.counting.pair_counts import load_fold_singles
+from pmflib.counting.pair_counts import load_singles
+from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.model import JointPMF
 from pmflib.model.recommending import Recommender, sum_ratings
 from pmflib.store.artefacts import Reference
@@ -11,7 +12,7 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.predictions import publish_files, publish_samples
 from pmflib_tasks.stage import open_store, stage
 
-VERSION = 1
+VERSION = 2
 
 
 @stage(name="recommend", makes="predictions")
@@ -37,7 +38,8 @@ def recommend(
     model
         The model.
     counts
-        Counts of the samples that the model was fitted to, for the number of ratings of each item.
+        Counts of the samples that the model was fitted to, for the number of ratings of each item and for values
+        predicted from counts of pairs.
     requested
         Options.
     run
@@ -60,9 +62,11 @@ def recommend(
 
     def make() -> Recommender:
         fitted = JointPMF.load(store.locate(model) / "model")
-        level_counts = load_fold_singles(store.locate(counts) / "pairs").sum(axis=0)
-        n_ratings = sum_ratings(level_counts, fitted.schema)
-        return Recommender(fitted, requested, n_ratings, {"model": model.digest, "run": str(run)})
+        path = store.locate(counts) / PAIRS
+        n_ratings = sum_ratings(load_singles(path), fitted.schema)
+        tables = StoredTables(path) if requested.source == "counts" else None
+        facts = {"model": model.digest, "run": str(run)}
+        return Recommender(fitted, requested, n_ratings, facts, tables)
 
     inputs = {"model": model, "counts": counts}
     options = {**requested.to_json(), "run": run}

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from benchmarks.models.margins import rake_schools
 from pmflib.core.errors import MemoryPlanError, SchemaError
 from pmflib.core.raking import rake_cells
 from pmflib.counting import raking
@@ -66,28 +67,10 @@ def test_rake__equals_weights_of_samplics():
     np.testing.assert_allclose(found, SAMPLICS, rtol=1e-8)
 
 
-# schools of the example apiclus1 of R's survey package: stype, sch.wide, their number, and the weight after
-# rake(dclus1, list(~stype, ~sch.wide), list(pop.types, pop.schwide)), survey 4.5
-SCHOOLS = {
-    ("E", "Yes"): (132, 29.8704638727345),
-    ("E", "No"): (12, 39.838509410554),
-    ("H", "Yes"): (11, 50.3301527726748),
-    ("H", "No"): (3, 67.1257826263303),
-    ("M", "Yes"): (17, 36.7921816646831),
-    ("M", "No"): (8, 49.0700673992951),
-}
-
-
 def test_rake__equals_weights_of_the_survey_package():
-    cells = [cell for cell, (n, _) in SCHOOLS.items() for _ in range(n)]
-    table = dict(zip(("stype", "sch.wide"), zip(*cells, strict=True), strict=True))
-    margins = {
-        "stype": {"E": 4421, "H": 755, "M": 1018},
-        "sch.wide": {"No": 1072, "Yes": 5122},
-    }
-    found = pmf.rake(table, margins, weight=np.full(183, 33.847)).weight
+    found, expected = rake_schools()
+    assert found.size == 183
     # that package stops where totals differ by less than 1 of 6,194
-    expected = [SCHOOLS[cell][1] for cell in cells]
     np.testing.assert_allclose(found, expected, rtol=5e-5)
     assert found.sum() == pytest.approx(6194)
 

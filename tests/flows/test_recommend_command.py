@@ -1,11 +1,13 @@
 """`pmf recommend`: the best items for every sample of a rating log, and of files of new users."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars
 import pyarrow.parquet as pq
 import pytest
+import readstat_arrow
 
 import pmflib as pmf
 from pmflib.core.options import Recommendations
@@ -144,13 +146,84 @@ def test_recommend__limits(home):
     assert {*polars.read_parquet(home / "few.parquet")["item"]} == {"v0", "v2"}
 
 
-def test_recommend__same_bytes_with_two_workers(home):
+def test_recommend__from_counts_is_the_library_with_the_stored_counts(home):
+    words = ["--value", "P(item>=2)", "--from", "counts"]
+    answer, _ = recommend(home, *words, "--output", "counts.parquet")
+    run = find_last_run(Store(home / "store-p"), "p")
+    counts = pmf.PairCounts.load(open_model(home)[0].locate(run.stages["counts"]) / "pairs")
+    model = open_model(home)[1]
+    expected = pmf.recommend(model, CODES, value="P(item>=2)", counts=counts).to_pandas()
+    names = np.array([f"u{user}" for user in range(len(CODES))])
+    expected = polars.from_pandas(
+        expected.assign(sample=names[expected["row"]], item=expected["item"].astype(str))
+    )
+    found = polars.read_parquet(home / "counts.parquet")
+    both = [each.sort(["sample", "rank"]) for each in (found, expected)]
+    for name in ("sample", "rank", "item", "value", "ratings", "answers"):
+        assert both[0][name].to_list() == both[1][name].to_list()
+    assert answer["source"] == "counts"
+    assert answer["ridge"] > 0
+
+
+def test_recommend__absent_level_is_what_empty_cells_stand_for(home):
+    """Cells without a rating get level 0, which is neither seen nor counted as a rating."""
+    absent = [replace(each, absent="0") for each in make_schema(*SIZES)]
+    pmf.Schema(tuple(absent)).save(home / "absent.json")
+    write_config(home, "absent")
+    with (home / "absent.toml").open("a") as file:
+        file.write('[schema]\nfile = "absent.json"\n')
+    run_command(home, "run", "absent.toml")
+    words = ["--value", "P(item>=1)", "--top", "6", "--output", "absent.parquet"]
+    recommend(home, *words, config="absent.toml")
+    found = polars.read_parquet(home / "absent.parquet")
+    rated = CODES > 0
+    n_open = (~rated).sum(axis=1)
+    counted = dict(found.group_by("sample").len().rows())
+    assert counted == {f"u{n}": each for n, each in enumerate(n_open.tolist()) if each}
+    assert {*zip(found["item"], found["ratings"], strict=True)} == {
+        (f"v{n}", each) for n, each in enumerate(rated.sum(axis=0).tolist())
+    }
+
+
+def test_recommend__weighted_log_counts_effective_ratings(home):
+    """Users of weights 1 and 3: the number of ratings of an item is that of effective samples."""
+    weight = np.where(np.arange(len(CODES)) % 2, 3, 1)
+    (home / "weighted").mkdir()
+    header, *lines = as_log(CODES).splitlines()
+    rows = [f"{line},{weight[int(line[1 : line.index(',')])]}" for line in lines]
+    (home / "weighted" / "log.csv").write_text("\n".join([f"{header},w", *rows]))
+    write_config(home, "weighted", SOURCE.replace('"data"', '"weighted"') + '\nweight = "w"')
+    run_command(home, "run", "weighted.toml")
+    recommend(home, "--exclude", "none", "--output", "weighted.parquet", config="weighted.toml")
+    found = polars.read_parquet(home / "weighted.parquet")
+    effective = weight.sum() / (weight**2).sum()
+    expected = np.rint(effective * (weight @ (CODES >= 0))).astype(int)
+    assert {*zip(found["item"], found["ratings"], strict=True)} == {
+        (f"v{n}", each) for n, each in enumerate(expected.tolist())
+    }
+
+
+@pytest.mark.parametrize("suffix", ["sav", "dta"])
+def test_recommend__into_spss_and_stata(home, suffix):
+    recommend(home, "--top", "2", "--output", f"recs.{suffix}")
+    recommend(home, "--top", "2", "--output", "recs2.parquet")
+    read = readstat_arrow.read_sav if suffix == "sav" else readstat_arrow.read_dta
+    found = polars.from_arrow(read(home / f"recs.{suffix}")[0])
+    expected = polars.read_parquet(home / "recs2.parquet")
+    assert found.columns == expected.columns
+    for name in expected.columns:
+        assert found[name].to_list() == expected[name].to_list()
+
+
+@pytest.mark.parametrize("source", ["model", "counts"])
+def test_recommend__same_bytes_with_two_workers(home, source):
     parts = []
     for workers in (1, 2):
         write_config(home, f"w{workers}", workers=workers)
         run_command(home, "run", f"w{workers}.toml")
-        recommend(home, "--output", f"w{workers}", config=f"w{workers}.toml")
-        paths = sorted((home / f"w{workers}").glob("part-*.parquet"))
+        words = ["--value", "P(item>=2)", "--from", source]
+        recommend(home, *words, "--output", f"w{workers}-{source}", config=f"w{workers}.toml")
+        paths = sorted((home / f"w{workers}-{source}").glob("part-*.parquet"))
         parts.append([pq.read_table(path).replace_schema_metadata() for path in paths])
     assert len(parts[0]) > 1
     assert all(one.equals(two) for one, two in zip(*parts, strict=True))
@@ -209,6 +282,8 @@ def test_recommend__second_call_makes_nothing_new(home):
         (["--at-least", "1000"], 2, "at_least=1000"),
         (["--value", "E(v0)"], 2, "item"),
         (["--value", "P(item=7)"], 3, "'7'"),
+        (["--from", "both"], 2, "--from"),
+        (["--from", "counts"], 2, "P(item>=4)"),
         (["--keep", "age"], 2, "--keep"),
         (["--output", "recs.xlsx"], 2, "recs.xlsx"),
         (["--output", "data/log.csv"], 2, "log.csv"),

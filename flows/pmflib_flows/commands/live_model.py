@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from pmflib.store.artefacts import Reference
     from pmflib_tasks.config import PipelineConfig
 
-SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent")
+SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent", "left_missing")
 """Keys of an account that are described in sentences."""
 OUTPUT_HELP = (
     "Output file, .csv, .parquet, .sav, .zsav (SPSS) or .dta (Stata), or a folder of Parquet files."
 )
 """Help of the option that names the output."""
+Data = Annotated[str | None, typer.Option(help="New samples. Default: those of the pipeline.")]
+Keep = Annotated[
+    str | None, typer.Option(help="Columns of wide files to copy to the output: a,b,c.")
+]
+Output = Annotated[Path | None, typer.Option(help=OUTPUT_HELP)]
 
 
 def score(
@@ -33,9 +38,7 @@ def score(
         Path | None,
         typer.Option(help="Model to use without a pipeline; requires --data and --output."),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="New samples. Default: those of the pipeline.")
-    ] = None,
+    data: Data = None,
     questions: Annotated[
         str | None, typer.Option(help="File of (sample, variable[, value]) rows to answer.")
     ] = None,
@@ -52,10 +55,7 @@ def score(
         str | None,
         typer.Option(help="Variables, or columns of wide files, to copy to the output: a,b,c."),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(help=OUTPUT_HELP),
-    ] = None,
+    output: Output = None,
     sample: Annotated[
         str | None, typer.Option(help="With --model: column with the sample identifier.")
     ] = None,
@@ -67,7 +67,6 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score samples with the live model or a given model (probability, unusual answers), or answer questions."""
-    from pmflib.scoring.accounts import describe_unknown
     from pmflib.store.table_files import check_suffix
 
     if (config is None) == (model is None):
@@ -99,6 +98,16 @@ def score(
         answer = _score_live(
             config, data, questions, tuple(target or ()), probabilities, names, output, as_json
         )
+    print_answer(answer, as_json)
+    if not as_json:
+        for name, found in answer.get("measures", {}).items():
+            out.print(describe_measures(name, found, is_new=data is not None))
+
+
+def print_answer(answer: dict[str, Any], as_json: bool) -> None:
+    """Print the account of results on samples, what needs a sentence in one."""
+    from pmflib.scoring.accounts import describe_unknown
+
     if as_json:
         print_json(answer)
         return
@@ -111,8 +120,11 @@ def score(
     for name, found in answer.get("unknown_levels", {}).items():
         sentence = describe_unknown(name, found, is_target=name in targets)
         out.print(show_text(sentence), soft_wrap=True)
-    for name, found in answer.get("measures", {}).items():
-        out.print(describe_measures(name, found, is_new=data is not None))
+    for name in answer.get("left_missing", ()):
+        sentence = (
+            f"{name}: no sample that the model was fitted to holds it; its cells stay missing"
+        )
+        out.print(show_text(sentence), soft_wrap=True)
 
 
 def _score_alone(
@@ -139,21 +151,12 @@ def _score_live(
     as_json: bool,
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
-    from pmflib.ingest.source_paths import check_output, make_absolute
-    from pmflib.scoring.outputs import check_output_folder
-    from pmflib.store.table_files import check_suffix
+    from pmflib.ingest.source_paths import make_absolute
     from pmflib_flows.score import score_flow
     from pmflib_tasks.stage import load_schema
 
     checked = load_pipeline(config)
-    # checked before hours of work
-    if output is not None and questions:
-        check_suffix(output)
-    elif output is not None and not output.suffix:
-        check_output_folder(output)
-    if output is not None:
-        read = [path for path in (data, questions) if path]
-        check_output([*checked.source_paths, *read], output, checked.source.suffixes)
+    _check_output(checked, output, data, questions, is_table=bool(questions))
     columns: list[str] = []
     if checked.source.layout == "wide" and checked.source.sample is None and names:
         known = load_schema(checked).names
@@ -171,31 +174,60 @@ def _score_live(
     return publish_answer(checked, reference, output, data, is_joined=bool(questions))
 
 
-def check_request(
-    config: PipelineConfig, data: str | None, keep: str | None, output: Path | None
-) -> None:
-    """Check, before hours of work, the columns to copy and the output of a command on samples.
+def publish_results(
+    flow: Callable[..., Reference],
+    config: Path,
+    data: str | None,
+    keep: str | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> dict[str, Any]:
+    """Run a flow on samples and write its results, as `publish_answer` does.
+
+    Parameters
+    ----------
+    flow
+        Function of the configuration's path, its options, the path of new samples and the columns to copy.
+    config, data, keep, output, as_json
+        Arguments of the command. What is wrong with them is found before hours of work.
+    options
+        Options of the flow.
 
     Raises
     ------
     ConfigError
         If columns are to be copied of samples with identifiers, or the output exists and holds something else.
     """
+    from pmflib.ingest.source_paths import make_absolute
+
+    checked = load_pipeline(config)
+    _check_output(checked, output, data)
+    if keep and not (checked.source.layout == "wide" and checked.source.sample is None):
+        raise ConfigError(
+            "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
+        )
+    columns = tuple(keep.split(",")) if keep else ()
+    with progress_shown(as_json):
+        reference = flow(str(config), **options, data=make_absolute(data or ""), columns=columns)
+    return publish_answer(checked, reference, output, data)
+
+
+def _check_output(
+    config: PipelineConfig, output: Path | None, *read: str | None, is_table: bool = False
+) -> None:
+    """Check, before hours of work, that an output is none of the files read and can be written."""
     from pmflib.ingest.source_paths import check_output
     from pmflib.scoring.outputs import check_output_folder
     from pmflib.store.table_files import check_suffix
 
-    if output is not None and output.suffix:
+    if output is None:
+        return
+    if output.suffix or is_table:
         check_suffix(output)
-    elif output is not None:
+    else:
         check_output_folder(output)
-    if output is not None:
-        paths = [*config.source_paths, data] if data else config.source_paths
-        check_output(paths, output, config.source.suffixes)
-    if keep and not (config.source.layout == "wide" and config.source.sample is None):
-        raise ConfigError(
-            "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
-        )
+    check_output([*config.source_paths, *filter(None, read)], output, config.source.suffixes)
 
 
 def publish_answer(

@@ -11,9 +11,8 @@ import typer
 
 from pmflib.core.errors import SourceError
 from pmflib.core.options import Recommendations
-from pmflib.core.texts import show_text
-from pmflib_flows.commands.live_model import OUTPUT_HELP, SAID, check_request, publish_answer
-from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
+from pmflib_flows.commands.live_model import Data, Keep, Output, print_answer, publish_results
+from pmflib_flows.console import AsJson, ConfigPath
 from pmflib_flows.option_objects import takes_options
 
 
@@ -29,43 +28,18 @@ def recommend(
         int | None,
         typer.Option(min=1, help="With --groups: most items of a group for each sample."),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="New samples. Default: those of the pipeline.")
-    ] = None,
-    keep: Annotated[
-        str | None, typer.Option(help="Columns of wide files to copy to the output: a,b,c.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(help=OUTPUT_HELP),
-    ] = None,
+    data: Data = None,
+    keep: Keep = None,
+    output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """Recommend the best items to every sample with the live model, a row for each sample and item."""
-    from pmflib.ingest.source_paths import make_absolute
-    from pmflib.scoring.accounts import describe_unknown
     from pmflib_flows.score import recommend_flow
 
     pairs = () if groups is None else tuple(_read_groups(groups).items())
-    requested = replace(requested, groups=pairs, most_per_group=most_per_group)
-    checked = load_pipeline(config)
-    check_request(checked, data, keep, output)
-    with progress_shown(as_json):
-        reference = recommend_flow(
-            str(config),
-            requested.to_json(),
-            data=make_absolute(data or ""),
-            columns=tuple(keep.split(",")) if keep else (),
-        )
-    answer = publish_answer(checked, reference, output, data)
-    if as_json:
-        print_json(answer)
-        return
-    for key, value in answer.items():
-        if key not in (*SAID, "targets") and value not in ({}, []):
-            out.print(f"{key}: {value}", soft_wrap=True)
-    for name, found in answer["unknown_levels"].items():
-        out.print(show_text(describe_unknown(name, found, is_target=False)), soft_wrap=True)
+    options = replace(requested, groups=pairs, most_per_group=most_per_group).to_json()
+    answer = publish_results(recommend_flow, config, data, keep, output, as_json, options=options)
+    print_answer(answer, as_json)
 
 
 def _read_groups(path: Path) -> dict[str, str]:
