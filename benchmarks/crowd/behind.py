@@ -9,7 +9,7 @@ that of the kind, not of each log, which would be the best of three by chance.
 
 `Screening.vote_cost`, `SIMPLER_ERRORS`, `MOST_SHRUNK` and the replacement by maximum likelihood were chosen on the
 tuned half: ten planted logs of even numbers as in `regimes`, and the first eight draws of classifiers. The judged half
-is twelve logs of higher numbers, and the next twelve draws.
+is twelve logs and draws of numbers that were never looked at; some between the two were.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "robust, no EM": ("robust", {"em": False}),
     "robust": ("robust", {}),
 }
-CLASSIFIERS = {"tuned": range(8), "judged": range(8, 20)}
+CLASSIFIERS = {"tuned": range(8), "judged": range(20, 32)}
 """Draws of classifiers as workers."""
-PLANTED = {"tuned": range(0, 20, 2), "judged": range(13, 37, 2)}
+PLANTED = {"tuned": range(0, 20, 2), "judged": range(37, 61, 2)}
 """Numbers of planted logs."""
 
 
