@@ -159,6 +159,8 @@ def _run_stage(
     checked = load_config(config)
     store = open_store(checked)
     last, live, made = _find_live_run(store, checked.name)
+    if needed == "counts" and made is not None and "pooled" in made.stages:
+        needed = "pooled"
     if made is None or store.find(made.stages[needed].identity) is None:
         raise StoreError(
             f"the store no longer has the {needed} of the run that made the live model of {checked.name!r}; `pmf run` "
