@@ -6,7 +6,8 @@ prints, for each log, the errors of majority vote, of Dawid and Skene's method a
 error (15 bins of equal width, points) and log-loss of the default and of calibrated votes; below that what the
 constants would be without the log, and what they would give for it:
 
-* thresholds of `pmflib.crowd.fitting.choose_model`, by the mean error of the nine other logs;
+* thresholds of `pmflib.crowd.fitting.choose_model`, by the mean error of the nine other logs, without its comparisons
+  with fits that have no votes, which change the choice on none of the ten;
 * factor of the evidence and shared error (`pmflib.crowd.confidence.CalibrationPrior`), by their mean log-loss.
 
 Last a reliability diagram as a table: labels by confidence in bins of a tenth, of all logs together, with the share
