@@ -473,8 +473,7 @@ SUBCLASS_ERRORS = 2.5
 VOTELESS_ERRORS = 1.5
 """The same, compared with a fit that has one state for a class and no votes as evidence: where that fit predicts as
 well, the votes misled the passes, and tasks of a class do not differ. Chosen on drawn logs of classifiers
-(benchmarks/crowd/uci_workers.py) and the public logs. Also the standard errors by which maximum likelihood must predict
-held-out labels better than the chosen model to replace it, chosen by benchmarks/crowd/behind.py."""
+(benchmarks/crowd/uci_workers.py) and the public logs."""
 SIMPLER_ERRORS = 2.0
 """Standard errors by which one accuracy for each worker, or shrunk confusion matrices, must predict held-out labels
 better than free matrices for these to have too few labels. Chosen by benchmarks/crowd/behind.py, like the next one."""
@@ -536,8 +535,9 @@ def choose_model(
     Nearly equal classes if they predict held-out labels not clearly worse than a learnt prior and label few tasks
     differently; otherwise the learnt prior. Two subclasses replace either if they predict held-out labels clearly
     better, also than a fit without votes as evidence, label many tasks differently, and contradict the votes on fewer.
-    Maximum likelihood replaces the choice under the same conditions: where many workers give one label to everything,
-    shrinkage and votes mislead the passes. If most tasks have fewer than ``LEAST_LABELS`` labels, it is a learnt prior.
+    Maximum likelihood replaces the choice if it predicts held-out labels better, labels many tasks differently, and
+    contradicts the votes on fewer: where many workers give one label to everything, shrinkage and votes mislead the
+    passes. If most tasks have fewer than ``LEAST_LABELS`` labels, it is a learnt prior.
     """
     n_workers, n_classes = source.n_workers, source.n_classes
     labels = _thin(source)
@@ -576,7 +576,7 @@ def choose_model(
         chosen, why, best = largest, "two subclasses of every class", two
     free = hold_out(FREE)
     of_free, moved = best.compare(free)
-    is_better = moved >= LEAST_MOVED and of_free.mean > VOTELESS_ERRORS * of_free.error
+    is_better = moved >= LEAST_MOVED and of_free.mean > 0
     if is_better and free.count_top(votes) > best.count_top(votes):
         chosen = replace(MAXIMUM_LIKELIHOOD, copiers=copiers)
         why = f"maximum likelihood, better by {of_free.mean:.2g} +- {of_free.error:.2g}"
