@@ -34,9 +34,9 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "robust, no EM": ("robust", {"em": False}),
     "robust": ("robust", {}),
 }
-CLASSIFIERS = {"tuned": range(8), "judged": range(32, 44)}
+CLASSIFIERS = {"tuned": range(8), "judged": range(44, 56)}
 """Draws of classifiers as workers."""
-PLANTED = {"tuned": range(0, 20, 2), "judged": range(61, 85, 2)}
+PLANTED = {"tuned": range(0, 20, 2), "judged": range(85, 109, 2)}
 """Numbers of planted logs."""
 
 

@@ -467,7 +467,7 @@ benchmarks/crowd/left_out.py, like the next three."""
 PRIOR_ERRORS = 1.5
 """Standard errors by which nearly equal classes may predict held-out labels worse than a learnt prior."""
 LEAST_MOVED = 0.04
-"""Share of the tasks that a second subclass must label differently, or one accuracy for each worker."""
+"""Share of the tasks that a second subclass must label differently, or another model that replaces the choice."""
 SUBCLASS_ERRORS = 2.5
 """Standard errors by which a second subclass must predict held-out labels better."""
 VOTELESS_ERRORS = 1.5
@@ -476,7 +476,8 @@ well, the votes misled the passes, and tasks of a class do not differ. Chosen on
 (benchmarks/crowd/uci_workers.py) and the public logs."""
 SIMPLER_ERRORS = 2.0
 """Standard errors by which one accuracy for each worker, or shrunk confusion matrices, must predict held-out labels
-better than free matrices for these to have too few labels. Chosen by benchmarks/crowd/behind.py, like the next one."""
+better than free matrices for these to have too few labels; and the other way round, for maximum likelihood. Chosen by
+benchmarks/crowd/behind.py, like the next one."""
 MOST_SHRUNK = 25
 """Mean number of labels for each parameter of free matrices from which these are not compared with shrunk ones."""
 FREE = AnnotatorModel(pseudo_count=0.5, variational=False, votes=False)
@@ -535,9 +536,10 @@ def choose_model(
     Nearly equal classes if they predict held-out labels not clearly worse than a learnt prior and label few tasks
     differently; otherwise the learnt prior. Two subclasses replace either if they predict held-out labels clearly
     better, also than a fit without votes as evidence, label many tasks differently, and contradict the votes on fewer.
-    Maximum likelihood replaces the choice if it predicts held-out labels better, labels many tasks differently, and
-    contradicts the votes on fewer: where many workers give one label to everything, shrinkage and votes mislead the
-    passes. If most tasks have fewer than ``LEAST_LABELS`` labels, it is a learnt prior.
+    Maximum likelihood replaces the choice if it predicts held-out labels clearly better and contradicts the votes on
+    hardly more tasks, or if it predicts them better, labels many tasks differently and contradicts the votes on fewer:
+    where many workers give one label to everything, shrinkage and votes mislead the passes. If most tasks have fewer
+    than ``LEAST_LABELS`` labels, it is a learnt prior.
     """
     n_workers, n_classes = source.n_workers, source.n_classes
     labels = _thin(source)
@@ -576,8 +578,9 @@ def choose_model(
         chosen, why, best = largest, "two subclasses of every class", two
     free = hold_out(FREE)
     of_free, moved = best.compare(free)
-    is_better = moved >= LEAST_MOVED and of_free.mean > 0
-    if is_better and free.count_top(votes) > best.count_top(votes):
+    nearer = (free.count_top(votes) - best.count_top(votes)) / several.size
+    clear = of_free.mean > SIMPLER_ERRORS * of_free.error and nearer > -LEAST_MOVED
+    if clear or (of_free.mean > 0 and nearer > 0 and moved >= LEAST_MOVED):
         chosen = replace(MAXIMUM_LIKELIHOOD, copiers=copiers)
         why = f"maximum likelihood, better by {of_free.mean:.2g} +- {of_free.error:.2g}"
     why += f": {said}, {gain.mean:+.2g} +- {gain.error:.2g} with two subclasses"
