@@ -25,7 +25,7 @@ from pmflib_tasks.gate import settle_gate
 from pmflib_tasks.publish import Decision
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
-VERSION = 4
+VERSION = 5
 
 
 @stage(name="worker model", makes="worker-model")
