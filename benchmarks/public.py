@@ -166,7 +166,7 @@ def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
     from pmflib.crowd.aggregation import fit_crowd_model
     from pmflib.crowd.dawid_skene import plan_passes
     from pmflib.crowd.e_step import LabelsInMemory
-    from pmflib.crowd.fitting import choose_model
+    from pmflib.crowd.model_choice import choose_model
 
     workers, codes = draw_labels(n_labels, n_workers, N_LEVELS)
     order = np.random.default_rng(0).permutation(n_labels)

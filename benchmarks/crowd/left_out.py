@@ -6,8 +6,8 @@ prints, for each log, the errors of majority vote, of Dawid and Skene's method a
 error (15 bins of equal width, points) and log-loss of the default and of calibrated votes; below that what the
 constants would be without the log, and what they would give for it:
 
-* thresholds of `pmflib.crowd.fitting.choose_model`, by the mean error of the nine other logs, without its comparisons
-  with fits that have no votes, which change the choice on none of the ten;
+* thresholds of `pmflib.crowd.model_choice.choose_model`, by the mean error of the nine other logs, without its
+  comparisons with fits that have no votes, which change the choice on none of the ten;
 * factor of the evidence and shared error (`pmflib.crowd.confidence.CalibrationPrior`), by their mean log-loss.
 
 Last a reliability diagram as a table: labels by confidence in bins of a tenth, of all logs together, with the share
@@ -34,7 +34,7 @@ from pmflib.crowd import Aggregation, LabelLog, aggregate
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.dawid_skene import plan_shrunk
 from pmflib.crowd.e_step import count_votes
-from pmflib.crowd.fitting import EVENNESS, HeldOut, assign_folds, hold_out_labels
+from pmflib.crowd.model_choice import EVENNESS, HeldOut, assign_folds, hold_out_labels
 from pmflib.crowd.true_labels import TasksInMemory
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
@@ -89,7 +89,7 @@ class JudgedLog:
     votes: np.ndarray
 
     def choose(self, rule: Sequence[float]) -> str:
-        """Name of the model that the rule of `pmflib.crowd.fitting.choose_model` takes by other thresholds."""
+        """Name of the model that the rule of `pmflib.crowd.model_choice.choose_model` takes by other thresholds."""
         most_moved, prior_errors, least_moved, subclass_errors = rule
         base = self.held_out["learnt"]
         gain, moved = base.compare(self.held_out["two"])

@@ -164,7 +164,7 @@ class CrowdPassPlan:
     max_passes, tol
         Limit of the number of passes, and largest share of the labels that the last pass may move between classes.
     compares_models
-        Whether the annotator model is chosen by held-out labels: see `pmflib.crowd.fitting`.
+        Whether the annotator model is chosen by held-out labels: see `pmflib.crowd.model_choice`.
     """
 
     annotator_model: AnnotatorModel

@@ -6,7 +6,8 @@ import pytest
 import pmflib as pmf
 from benchmarks.crowd import regimes
 from pmflib.crowd.e_step import LabelsInMemory
-from pmflib.crowd.fitting import EVENNESS, EXCHANGED, N_FOLDS, assign_folds, choose_model
+from pmflib.crowd.fitting import EXCHANGED
+from pmflib.crowd.model_choice import EVENNESS, N_FOLDS, assign_folds, choose_model
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import measure_agreement
 from tests.crowd.label_logs import draw_log, read_real_table

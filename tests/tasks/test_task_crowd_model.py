@@ -10,6 +10,7 @@ from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
 from pmflib.crowd import fitting as fits
+from pmflib.crowd import model_choice
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
@@ -37,7 +38,7 @@ def short_screening(monkeypatch):
     """
     screening = replace(fits.SCREENING, n_passes=6)
     monkeypatch.setattr(fits, "SCREENING", screening)
-    monkeypatch.setattr(fits, "SIMPLER_ERRORS", np.inf)
+    monkeypatch.setattr(model_choice, "SIMPLER_ERRORS", np.inf)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pmflib as pmf
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.crowd.dawid_skene import plan_passes
 from pmflib.crowd.e_step import LabelsInMemory
-from pmflib.crowd.fitting import choose_model
+from pmflib.crowd.model_choice import choose_model
 from pmflib.crowd.pipeline.fitting import fit_stored_labels
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.store.artefacts import Store
