@@ -9,7 +9,7 @@ that of the kind, not of each log, which would be the best of three by chance.
 
 `Screening.vote_cost`, `SIMPLER_ERRORS`, `MOST_SHRUNK` and the replacement by maximum likelihood were chosen on the
 tuned half: ten planted logs of even numbers as in `regimes`, and the first eight draws of classifiers. The judged half
-is twelve logs and draws of numbers that were never looked at; some between the two were.
+is twelve logs and draws of other numbers, which were not looked at before the rules were set.
 """
 
 from __future__ import annotations
