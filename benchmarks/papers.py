@@ -33,10 +33,10 @@ from benchmarks.models import ratings, uci
 from benchmarks.models.movielens import list_movies, make_table
 from benchmarks.models.movielens import read_log as read_ratings
 from benchmarks.ranks import support_union
-from pmflib.crowd import aggregate, read_labels
-from pmflib.fitting.support_union import ColumnMoments
-from pmflib.solvers.support_union import fit_row_support
-from pmflib.synthetic.planted_models import draw_published_crowd
+from pmflib.apps.crowd import aggregate, read_labels
+from pmflib.apps.demo.planted_models import draw_published_crowd
+from pmflib.papers.nmf_rank import ColumnMoments
+from pmflib.papers.support_union import fit_row_support
 
 REFERENCES = ("joint-pmf", "slides", "dawid-skene")
 HIGHER_IS_BETTER = "accuracy %"

@@ -77,7 +77,7 @@ def draw_codes(n_rows: int, n_columns: int) -> np.ndarray:
 def prepare_count_pairs(n_rows: int, n_columns: int) -> Case:
     """All folds, against the bit planes of the rows of each fold, which lie together."""
     import pmflib as pmf
-    from pmflib.core.hashing import assign_folds
+    from pmflib.base.hashing import assign_folds
 
     codes, schema = (
         draw_codes(n_rows, n_columns),
@@ -88,7 +88,7 @@ def prepare_count_pairs(n_rows: int, n_columns: int) -> Case:
     tables = np.zeros((N_FOLDS, schema.n_levels, schema.n_levels), np.int64)
 
     def kernel() -> None:
-        from pmflib.kernels.planes import add_planes
+        from pmflib.counts.kernels.planes import add_planes
 
         for part, table in zip(parts, tables, strict=True):
             add_planes(part, schema.offsets, table)
@@ -109,7 +109,7 @@ def draw_model(n_columns: int) -> Any:
 def prepare_fit_em(n_rows: int, n_columns: int) -> Case:
     """A fit of so many passes, against as many E-steps."""
     import pmflib as pmf
-    from pmflib.core.blocks import DenseBlock
+    from pmflib.base.blocks import DenseBlock
     from pmflib.model.statistics import em_statistics, take_logs
 
     codes, model = draw_codes(n_rows, n_columns), draw_model(n_columns)
@@ -124,7 +124,7 @@ def prepare_fit_em(n_rows: int, n_columns: int) -> Case:
 
 def prepare_log_prob(n_rows: int, n_columns: int) -> Case:
     """Every row's log-probability, against the row kernel."""
-    from pmflib.core.blocks import DenseBlock
+    from pmflib.base.blocks import DenseBlock
     from pmflib.model.row_tables import score_block
     from pmflib.model.statistics import take_logs
 
@@ -139,7 +139,7 @@ def prepare_log_prob(n_rows: int, n_columns: int) -> Case:
 
 def prepare_predict_proba(n_rows: int, n_columns: int) -> Case:
     """Probabilities of the first variable, against the row kernel and the product with the factor."""
-    from pmflib.core.blocks import DenseBlock
+    from pmflib.base.blocks import DenseBlock
     from pmflib.model.row_tables import score_block
     from pmflib.model.statistics import take_logs
 
@@ -161,12 +161,12 @@ def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
     import pyarrow as pa
 
     from benchmarks.em.passes import draw_labels
-    from pmflib import crowd
-    from pmflib.core.defaults import LABEL_LIMITS
-    from pmflib.crowd.aggregation import fit_crowd_model
-    from pmflib.crowd.dawid_skene import plan_passes
-    from pmflib.crowd.e_step import LabelsInMemory
-    from pmflib.crowd.model_choice import choose_model
+    from pmflib.apps import crowd
+    from pmflib.apps.crowd.aggregation import fit_crowd_model
+    from pmflib.apps.crowd.dawid_skene import plan_passes
+    from pmflib.apps.crowd.e_step import LabelsInMemory
+    from pmflib.apps.crowd.model_choice import choose_model
+    from pmflib.base.defaults import LABEL_LIMITS
 
     workers, codes = draw_labels(n_labels, n_workers, N_LEVELS)
     order = np.random.default_rng(0).permutation(n_labels)
@@ -249,7 +249,7 @@ def main() -> int:
         return 0
     results = []
     # a process that has little to count leaves them to the background, and ends before they are compiled
-    from pmflib.kernels.readiness import fold_planes_work, planes_work
+    from pmflib.counts.kernels.readiness import fold_planes_work, planes_work
 
     assert planes_work()
     assert fold_planes_work()

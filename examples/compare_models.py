@@ -3,7 +3,7 @@
 import numpy as np
 
 import pmflib as pmf
-from pmflib.core.comparison import compare_samples
+from pmflib.base.comparison import compare_samples
 
 rng = np.random.default_rng(0)
 state = rng.integers(3, size=3000)

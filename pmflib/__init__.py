@@ -13,48 +13,49 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pmflib import crowd
-    from pmflib.core.errors import (
+    from pmflib import answering as questions
+    from pmflib.answering.weighing import weigh_model
+    from pmflib.apps import crowd
+    from pmflib.apps.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
+    from pmflib.apps.recommending.recommending import measure_recommendations, recommend
+    from pmflib.apps.scoring.file_scoring import score_file
+    from pmflib.base.display.progress_bars import progress
+    from pmflib.base.errors import (
         ConvergenceWarning,
         IdentificationWarning,
         PmfError,
         RankWarning,
         SchemaWarning,
     )
-    from pmflib.core.survey_design import SurveyDesign
-    from pmflib.counting.marginals import Marginals
-    from pmflib.counting.pair_counts import PairCounts, count_pairs
-    from pmflib.counting.raking import RakedDesign, rake
-    from pmflib.counting.site_counts import read_counts
-    from pmflib.counting.triple_counts import count_triples
-    from pmflib.display.progress_bars import progress
+    from pmflib.counts.marginals import Marginals
+    from pmflib.counts.pair_counts import PairCounts, count_pairs
+    from pmflib.counts.triple_counts import count_triples
     from pmflib.em.stored_samples import StoredSamples
-    from pmflib.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
-    from pmflib.fitting.bivariate_residuals import bivariate_residuals
-    from pmflib.fitting.classification import classify
-    from pmflib.fitting.diagnostics import diagnose
-    from pmflib.fitting.fit_result import FitResult
-    from pmflib.fitting.from_counts import fit, fit_triples
-    from pmflib.fitting.from_samples import distil, fit_em
-    from pmflib.fitting.groups import fit_groups
-    from pmflib.fitting.item_responses import fit_item_responses
-    from pmflib.fitting.rank_tests import likelihood_ratio_test
-    from pmflib.fitting.ranks.by_pairs import select_rank
-    from pmflib.fitting.ranks.choice import RankChoice
-    from pmflib.fitting.replicates import fit_replicates
-    from pmflib.fitting.sample_sizes import bound_sample_size, sample_size
-    from pmflib.fitting.standard_errors import standard_errors
-    from pmflib.fitting.support_union import NMFRank, select_nmf_rank
-    from pmflib.fitting.three_steps import class_regression, distal_outcome
-    from pmflib.fitting.traits import fit_traits
-    from pmflib.fitting.transitions import fit_transitions
-    from pmflib.fitting.weighing import weigh_model
-    from pmflib.model import JointPMF, questions
-    from pmflib.model.recommending import measure_recommendations, recommend
+    from pmflib.families.groups.groups import fit_groups
+    from pmflib.families.panels.fit import fit_transitions
+    from pmflib.families.panels.waves import spread_waves
+    from pmflib.families.traits.item_responses import fit_item_responses
+    from pmflib.families.traits.traits import fit_traits
+    from pmflib.fits.fit_result import FitResult
+    from pmflib.fits.from_counts import fit, fit_triples
+    from pmflib.fits.from_samples import distil, fit_em
+    from pmflib.fits.ranks.by_pairs import select_rank
+    from pmflib.fits.ranks.choice import RankChoice
+    from pmflib.inference.checks.bivariate_residuals import bivariate_residuals
+    from pmflib.inference.checks.diagnostics import diagnose
+    from pmflib.inference.checks.rank_tests import likelihood_ratio_test
+    from pmflib.inference.errors.standard_errors import standard_errors
+    from pmflib.inference.imputation.pooling import pool
+    from pmflib.inference.planning.sample_sizes import bound_sample_size, sample_size
+    from pmflib.inference.three_steps.classification import classify
+    from pmflib.inference.three_steps.three_steps import class_regression, distal_outcome
+    from pmflib.model import JointPMF
+    from pmflib.papers.nmf_rank import NMFRank, select_nmf_rank
     from pmflib.schema import Schema, Variable
-    from pmflib.schema.waves import spread_waves
-    from pmflib.scoring.file_scoring import score_file
-    from pmflib.solvers.numeric.pooling import pool
+    from pmflib.surveys.design.replicates import fit_replicates
+    from pmflib.surveys.design.survey_design import SurveyDesign
+    from pmflib.surveys.margins.samples import RakedDesign, rake
+    from pmflib.surveys.sites.site_counts import read_counts
 
 __all__ = [
     "ConvergenceWarning",
@@ -113,62 +114,62 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConvergenceWarning": "pmflib.core.errors",
-    "FitResult": "pmflib.fitting.fit_result",
-    "IdentificationWarning": "pmflib.core.errors",
+    "ConvergenceWarning": "pmflib.base.errors",
+    "FitResult": "pmflib.fits.fit_result",
+    "IdentificationWarning": "pmflib.base.errors",
     "JointPMF": "pmflib.model",
-    "Marginals": "pmflib.counting.marginals",
-    "NMFRank": "pmflib.fitting.support_union",
-    "PMFClassifier": "pmflib.estimators",
-    "PMFDensity": "pmflib.estimators",
-    "PMFImputer": "pmflib.estimators",
-    "PMFTransformer": "pmflib.estimators",
-    "PairCounts": "pmflib.counting.pair_counts",
-    "PmfError": "pmflib.core.errors",
-    "RakedDesign": "pmflib.counting.raking",
-    "RankChoice": "pmflib.fitting.ranks.choice",
-    "RankWarning": "pmflib.core.errors",
+    "Marginals": "pmflib.counts.marginals",
+    "NMFRank": "pmflib.papers.nmf_rank",
+    "PMFClassifier": "pmflib.apps.estimators",
+    "PMFDensity": "pmflib.apps.estimators",
+    "PMFImputer": "pmflib.apps.estimators",
+    "PMFTransformer": "pmflib.apps.estimators",
+    "PairCounts": "pmflib.counts.pair_counts",
+    "PmfError": "pmflib.base.errors",
+    "RakedDesign": "pmflib.surveys.margins.samples",
+    "RankChoice": "pmflib.fits.ranks.choice",
+    "RankWarning": "pmflib.base.errors",
     "Schema": "pmflib.schema",
-    "SchemaWarning": "pmflib.core.errors",
+    "SchemaWarning": "pmflib.base.errors",
     "StoredSamples": "pmflib.em.stored_samples",
-    "SurveyDesign": "pmflib.core.survey_design",
+    "SurveyDesign": "pmflib.surveys.design.survey_design",
     "Variable": "pmflib.schema",
-    "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
-    "bound_sample_size": "pmflib.fitting.sample_sizes",
-    "class_regression": "pmflib.fitting.three_steps",
-    "classify": "pmflib.fitting.classification",
-    "count_pairs": "pmflib.counting.pair_counts",
-    "count_triples": "pmflib.counting.triple_counts",
-    "diagnose": "pmflib.fitting.diagnostics",
-    "distal_outcome": "pmflib.fitting.three_steps",
-    "distil": "pmflib.fitting.from_samples",
-    "fit": "pmflib.fitting.from_counts",
-    "fit_em": "pmflib.fitting.from_samples",
-    "fit_groups": "pmflib.fitting.groups",
-    "fit_item_responses": "pmflib.fitting.item_responses",
-    "fit_replicates": "pmflib.fitting.replicates",
-    "fit_traits": "pmflib.fitting.traits",
-    "fit_transitions": "pmflib.fitting.transitions",
-    "fit_triples": "pmflib.fitting.from_counts",
-    "likelihood_ratio_test": "pmflib.fitting.rank_tests",
-    "measure_recommendations": "pmflib.model.recommending",
-    "pool": "pmflib.solvers.numeric.pooling",
-    "progress": "pmflib.display.progress_bars",
-    "rake": "pmflib.counting.raking",
-    "read_counts": "pmflib.counting.site_counts",
-    "recommend": "pmflib.model.recommending",
-    "sample_size": "pmflib.fitting.sample_sizes",
-    "score_file": "pmflib.scoring.file_scoring",
-    "select_nmf_rank": "pmflib.fitting.support_union",
-    "select_rank": "pmflib.fitting.ranks.by_pairs",
-    "spread_waves": "pmflib.schema.waves",
-    "standard_errors": "pmflib.fitting.standard_errors",
-    "weigh_model": "pmflib.fitting.weighing",
+    "bivariate_residuals": "pmflib.inference.checks.bivariate_residuals",
+    "bound_sample_size": "pmflib.inference.planning.sample_sizes",
+    "class_regression": "pmflib.inference.three_steps.three_steps",
+    "classify": "pmflib.inference.three_steps.classification",
+    "count_pairs": "pmflib.counts.pair_counts",
+    "count_triples": "pmflib.counts.triple_counts",
+    "diagnose": "pmflib.inference.checks.diagnostics",
+    "distal_outcome": "pmflib.inference.three_steps.three_steps",
+    "distil": "pmflib.fits.from_samples",
+    "fit": "pmflib.fits.from_counts",
+    "fit_em": "pmflib.fits.from_samples",
+    "fit_groups": "pmflib.families.groups.groups",
+    "fit_item_responses": "pmflib.families.traits.item_responses",
+    "fit_replicates": "pmflib.surveys.design.replicates",
+    "fit_traits": "pmflib.families.traits.traits",
+    "fit_transitions": "pmflib.families.panels.fit",
+    "fit_triples": "pmflib.fits.from_counts",
+    "likelihood_ratio_test": "pmflib.inference.checks.rank_tests",
+    "measure_recommendations": "pmflib.apps.recommending.recommending",
+    "pool": "pmflib.inference.imputation.pooling",
+    "progress": "pmflib.base.display.progress_bars",
+    "rake": "pmflib.surveys.margins.samples",
+    "read_counts": "pmflib.surveys.sites.site_counts",
+    "recommend": "pmflib.apps.recommending.recommending",
+    "sample_size": "pmflib.inference.planning.sample_sizes",
+    "score_file": "pmflib.apps.scoring.file_scoring",
+    "select_nmf_rank": "pmflib.papers.nmf_rank",
+    "select_rank": "pmflib.fits.ranks.by_pairs",
+    "spread_waves": "pmflib.families.panels.waves",
+    "standard_errors": "pmflib.inference.errors.standard_errors",
+    "weigh_model": "pmflib.answering.weighing",
 }
 """Module of each public name. Importing all of them takes 0.3 s, which a command like ``pmf --help`` can avoid."""
 
 
-_FOLDERS = {"crowd": "pmflib.crowd", "questions": "pmflib.model.questions"}
+_FOLDERS = {"crowd": "pmflib.apps.crowd", "questions": "pmflib.answering"}
 """Public modules."""
 
 
@@ -178,7 +179,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("pmflib")
     if name not in _HOMES:
-        from pmflib.core.texts import suggest
+        from pmflib.base.texts import suggest
 
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}{suggest(name, __all__)}"

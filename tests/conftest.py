@@ -1,7 +1,9 @@
 import os
+import shutil
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 # before NumPy is loaded, which reads it: threads that share out small matrices wait for each other in a loop, which
@@ -104,3 +106,83 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return Nights(tmp_path / "pipeline", make_movies(n_movies), monkeypatch, **sections)
 
     return make
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Give a function that runs a command in an empty folder: exit code, standard output, standard error."""
+    from tests.factories import call_command
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    # titles of columns on one line
+    monkeypatch.setenv("COLUMNS", "250")
+
+    def run(*arguments):
+        code = call_command(monkeypatch, *arguments)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def workers():
+    """Address of two threads."""
+    from pmflib.cluster.workers import start_workers
+    from pmflib_tasks.config import ClusterConfig
+
+    with start_workers(ClusterConfig(workers=2)) as address:
+        yield address
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path):
+    """Give a function that writes a schema and a configuration, and returns the configuration."""
+    from tests.pipelines import write_pipeline
+
+    return partial(write_pipeline, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def fitted_once(tmp_path_factory: pytest.TempPathFactory, workers: str):
+    """Folder and references of a small wide pipeline."""
+    from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, write_pipeline
+
+    folder, schema = tmp_path_factory.mktemp("fitted"), make_schema(3, 2, 4, 2)
+    config = write_pipeline(folder, schema, {})
+    (folder / "data" / "a.csv").write_text(as_wide(draw_codes(800, schema.cardinalities)))
+    return folder, run_to_model(config, workers)
+
+
+@pytest.fixture
+def fitted(fitted_once, pipeline, tmp_path: Path):
+    """Configuration and references of a copy of it."""
+    from tests.pipelines import make_schema
+
+    folder, stages = fitted_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return pipeline(make_schema(3, 2, 4, 2), {}), dict(stages)
+
+
+@pytest.fixture(scope="session")
+def truth():
+    """A model of two states and four variables."""
+    import numpy as np
+
+    import pmflib as pmf
+    from tests.reference import make_model
+
+    cardinalities = [3, 2, 4, 3]
+    parameters = make_model(np.random.default_rng(0), cardinalities, 2)
+    return pmf.JointPMF(*parameters, pmf.Schema.from_cardinalities(cardinalities))
+
+
+@pytest.fixture(scope="session")
+def codes(truth):
+    """Samples of it, a fifth of the cells missing."""
+    import numpy as np
+
+    drawn = truth.sample(3000, rng=1)
+    drawn[np.random.default_rng(2).random(drawn.shape) < 0.2] = -1
+    drawn.flags.writeable = False
+    return drawn

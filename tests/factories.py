@@ -46,3 +46,13 @@ def run_command(folder, *words, code=0):
         found = call_command(patch, *words)
     assert found == code, err.getvalue()
     return (err if code else out).getvalue()
+
+
+def same_fit(one, other):
+    """Whether two fits are equal to the last bit, and in what they say."""
+    from pmflib.apps.scoring.score_tables import digest_model
+
+    return digest_model(one.model) == digest_model(other.model) and all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("loss_history", "held_out", "log_likelihoods", "comparisons", "notes")
+    )

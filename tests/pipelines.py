@@ -10,10 +10,10 @@ from pmflib.store.dataset import list_layers
 from pmflib.store.run_records import RunRecord, append_record, now
 from pmflib.store.sample_blocks import read_block, read_origins
 from pmflib_tasks.config import make_config
-from pmflib_tasks.count import count
-from pmflib_tasks.fit import fit
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.refine import refine
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.refine import refine
 
 
 def write_pipeline(folder, schema, source, /, **sections):

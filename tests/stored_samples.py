@@ -3,7 +3,7 @@
 import numpy as np
 
 from pmflib import StoredSamples
-from pmflib.core.blocks import DenseBlock
+from pmflib.base.blocks import DenseBlock
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
 

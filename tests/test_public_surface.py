@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 import pmflib as pmf
-from pmflib.core import errors
+from pmflib.base import errors
 
 
 def test_all__names_are_there():

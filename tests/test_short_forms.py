@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib import crowd
-from pmflib.core.errors import SchemaError
+from pmflib.apps import crowd
+from pmflib.base.errors import SchemaError
 from pmflib.schema.tables import as_arrow
 from tests.factories import draw_two_states
 

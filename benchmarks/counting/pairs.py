@@ -29,10 +29,10 @@ from numba import njit
 import pmflib as pmf
 from benchmarks.counting.peers import PEERS, Run, n_all_pairs
 from benchmarks.data import DATA
-from pmflib.core.blocks import Block, DenseBlock
-from pmflib.counting import block_counting
-from pmflib.counting.block_counting import add_blocks, choose_method, measure_work
-from pmflib.kernels.llvm.vectors import TILE, count_tile
+from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.compiled.vectors import TILE, count_tile
+from pmflib.counts import block_counting
+from pmflib.counts.block_counting import add_blocks, choose_method, measure_work
 from pmflib.store.sample_blocks import choose_block_rows
 
 GOOD_SHARE = 0.5

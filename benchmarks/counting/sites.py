@@ -25,8 +25,8 @@ import numpy as np
 import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.panels.tables import make_schema, read_codes
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.counting.marginals import Marginals
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.counts.marginals import Marginals
 
 N_SITES = 8
 SITE_COLUMNS = {"nltcs": (0, 1, 2), "adult": (6,), "gss7402": (3,), "doctorvisits": (2,)}

@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.crowd.calibration import encode_truth
 from benchmarks.crowd.regimes import REGIMES, draw_log, score_right
 from benchmarks.crowd.uci_workers import TABLES, draw_design, draw_labels, read_table
-from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.apps.crowd import LabelLog, aggregate, read_labels
 
 SIMPLEST = ("majority", "one_coin", "dawid_skene")
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {

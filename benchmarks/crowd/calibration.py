@@ -31,8 +31,8 @@ from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
 from benchmarks.crowd.stress import SHAPES
 from benchmarks.crowd.tables import read_log
 from benchmarks.plots import add_plot_option
-from pmflib.crowd import Aggregation, LabelLog, aggregate, read_labels
-from pmflib.crowd.confidence import bin_confidence, calibrate
+from pmflib.apps.crowd import Aggregation, LabelLog, aggregate, read_labels
+from pmflib.apps.crowd.confidence import bin_confidence, calibrate
 
 REAL = ("bluebird", "dog", "labelme", "jn-product")
 METHODS = ("auto", "dawid_skene", "balanced", "one_coin", "majority")
@@ -127,7 +127,7 @@ def plot(pairs: dict[str, dict[str, dict[str, Pairs]]], path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from pmflib.display.drawing import plot_reliability
+    from pmflib.base.display.drawing import plot_reliability
 
     figure = Figure(figsize=(3.2 * len(REAL), 3.3 * len(pairs)), layout="constrained")
     grid = figure.subplots(len(pairs), len(REAL), squeeze=False)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from pmflib.solvers.numeric.rotation import alternate_shifted, root_of
+from pmflib.papers.rotation import alternate_shifted, root_of
 
 N_ROWS, RANK = 1000, 3
 STEPS = (5, 10, 20, 40, 80)

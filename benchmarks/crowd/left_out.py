@@ -6,9 +6,9 @@ prints, for each log, the errors of majority vote, of Dawid and Skene's method a
 error (15 bins of equal width, points) and log-loss of the default and of calibrated votes; below that what the
 constants would be without the log, and what they would give for it:
 
-* thresholds of `pmflib.crowd.model_choice.choose_model`, by the mean error of the nine other logs, without its
+* thresholds of `pmflib.apps.crowd.model_choice.choose_model`, by the mean error of the nine other logs, without its
   comparisons with fits that have no votes, which change the choice on none of the ten;
-* factor of the evidence and shared error (`pmflib.crowd.confidence.CalibrationPrior`), by their mean log-loss.
+* factor of the evidence and shared error (`pmflib.apps.crowd.confidence.CalibrationPrior`), by their mean log-loss.
 
 Last a reliability diagram as a table: labels by confidence in bins of a tenth, of all logs together, with the share
 that is right: by the posterior of the method, and calibrated by what the nine other logs choose.
@@ -29,14 +29,14 @@ import numpy as np
 
 from benchmarks.crowd.calibration import Pairs, measure_widths
 from benchmarks.crowd.regimes import LEAST_PROBABILITY, read_judged
-from pmflib.core.defaults import LABEL_LIMITS
-from pmflib.crowd import Aggregation, LabelLog, aggregate
-from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.dawid_skene import plan_shrunk
-from pmflib.crowd.e_step import count_votes
-from pmflib.crowd.model_choice import EVENNESS, HeldOut, assign_folds, hold_out_labels
-from pmflib.crowd.true_labels import TasksInMemory
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from pmflib.apps.crowd import Aggregation, LabelLog, aggregate
+from pmflib.apps.crowd.aggregation import fit_crowd_model
+from pmflib.apps.crowd.dawid_skene import plan_shrunk
+from pmflib.apps.crowd.e_step import count_votes
+from pmflib.apps.crowd.model_choice import EVENNESS, HeldOut, assign_folds, hold_out_labels
+from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel
+from pmflib.apps.crowd.true_labels import TasksInMemory
+from pmflib.base.defaults import LABEL_LIMITS
 
 LOGS = (
     "bluebird",
@@ -89,7 +89,7 @@ class JudgedLog:
     votes: np.ndarray
 
     def choose(self, rule: Sequence[float]) -> str:
-        """Name of the model that the rule of `pmflib.crowd.model_choice.choose_model` takes by other thresholds."""
+        """Name of the model that `pmflib.apps.crowd.model_choice.choose_model` takes by other thresholds."""
         most_moved, prior_errors, least_moved, subclass_errors = rule
         base = self.held_out["learnt"]
         gain, moved = base.compare(self.held_out["two"])

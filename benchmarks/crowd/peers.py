@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.em.peers import Timer, slope, timed
-from pmflib.crowd import LabelLog
+from pmflib.apps.crowd import LabelLog
 
 __all__ = ["CROWD_KIT", "make_crowd_kit", "make_frame", "make_scipy", "run_crowd_kit", "timed"]
 

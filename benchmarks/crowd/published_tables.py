@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.crowd import LabelLog
+from pmflib.apps.crowd import LabelLog
 
 Numbers = Mapping[str, float]
 """A number for each method."""

@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.crowd.calibration import encode_truth, measure_sizes
 from benchmarks.crowd.scenarios import Scenario, ScenarioName, draw_crowd
 from benchmarks.crowd.tables import read_log
-from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.apps.crowd import LabelLog, aggregate, read_labels
 
 REAL = ("bluebird", "dog", "labelme", "jn-product", "tweet", "fact-eval", "zencrowd-us")
 METHODS = ("majority", "one_coin", "dawid_skene", "balanced", "auto")

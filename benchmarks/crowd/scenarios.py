@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy.special import ndtr
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.synthetic.planted_models import Crowd, draw_labels
+from pmflib.apps.demo.planted_models import Crowd, draw_labels
+from pmflib.base.arrays import FloatArray, IntArray
 
 ScenarioName: TypeAlias = Literal[
     "plain", "coin", "bias", "grade", "tempt", "school", "order", "types", "spam", "adversary",

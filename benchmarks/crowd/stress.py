@@ -31,7 +31,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
-from pmflib.crowd import aggregate, read_labels
+from pmflib.apps.crowd import aggregate, read_labels
 
 SHAPES: dict[str, tuple[int, int, int, float, bool]] = {
     "2 classes, 164 workers, 10 labels": (800, 164, 2, 10, False),

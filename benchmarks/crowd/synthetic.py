@@ -17,10 +17,10 @@ from benchmarks.crowd.published_tables import (
     read_published,
     show,
 )
-from pmflib.crowd import LabelLog, aggregate, read_labels
-from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.solvers.crowd.annotator_model import CrowdModel
-from pmflib.synthetic.planted_models import Crowd, Version, draw_published_crowd
+from pmflib.apps.crowd import LabelLog, aggregate, read_labels
+from pmflib.apps.crowd.aggregation import fit_crowd_model
+from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
+from pmflib.apps.demo.planted_models import Crowd, Version, draw_published_crowd
 
 VERSIONS: tuple[Version, ...] = ("code", "text")
 SAMPLES = (1000, 5000, 10_000)

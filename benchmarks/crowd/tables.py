@@ -29,7 +29,7 @@ from benchmarks.crowd.baselines.methods import BASELINES, run_baseline
 from benchmarks.crowd.peers import CROWD_KIT, run_crowd_kit
 from benchmarks.crowd.published_tables import AGAIN, OURS, average, find_wrong, read_published, show
 from benchmarks.crowd.synthetic import show_noiseless, show_synthetic
-from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.apps.crowd import LabelLog, aggregate, read_labels
 
 STARTS = {"TensorADMM": 5, "Spectral-D&S": 5}
 """Random starts that the error of a baseline is the mean of."""

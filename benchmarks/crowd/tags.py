@@ -24,7 +24,7 @@ from scipy.special import expit, logit
 
 from benchmarks.crowd.calibration import measure_sizes
 from benchmarks.crowd.regimes import LEAST_PROBABILITY, read_judged
-from pmflib.crowd import aggregate, aggregate_tags, read_tags
+from pmflib.apps.crowd import aggregate, aggregate_tags, read_tags
 
 TAGGINGS = (2, 3, 5)
 RANKS = (1, 3, 6)

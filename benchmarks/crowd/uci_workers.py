@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.crowd.baselines.methods import BASELINES, BINARY, run_baseline
 from benchmarks.crowd.published_tables import OURS, average, find_error, read_published, show
 from benchmarks.data import DATA
-from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.apps.crowd import LabelLog, aggregate, read_labels
 
 REFERENCE = DATA.parent / "reference" / "dawid-skene.csv"
 N_WORKERS = 10

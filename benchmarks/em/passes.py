@@ -26,16 +26,16 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.em import peers
-from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock
-from pmflib.core.defaults import Limits
+from pmflib.base.blocks import SPARSE_BELOW, Block, DenseBlock
+from pmflib.base.compiled.lanes import make_lanes
+from pmflib.base.defaults import Limits
+from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import merge_duplicates
 from pmflib.em.family import run_em
 from pmflib.em.latent_classes import LatentClasses
-from pmflib.kernels.llvm.lanes import make_lanes
 from pmflib.model.row_tables import RowTables, allocate, choose_panels, iterate_lists
 from pmflib.model.statistics import em_statistics, m_step, take_logs
-from pmflib.solvers import PseudoCounts
 
 OURS, LIMIT = "pmflib", "limit"
 TARGETS: dict[str, dict[str, float]] = {
@@ -371,7 +371,7 @@ def run_acceleration(report: Report, n_starts: int) -> None:
 FIRST_CALL = """
 import time
 import numpy as np
-from pmflib.core.blocks import DenseBlock
+from pmflib.base.blocks import DenseBlock
 from pmflib.model.statistics import em_statistics, take_logs
 codes = np.zeros((1000, 30), np.int8)
 model = take_logs(np.full(20, 0.05), np.full((150, 20), 0.2))

@@ -29,11 +29,11 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.published import REFERENCE, read_published
-from pmflib.counting.triple_counts import TripleCounts
-from pmflib.fitting.from_counts import Loss
-from pmflib.model.metrics import factor_mse, published_factor_mse, relative_error
+from pmflib.apps.demo.planted_models import published_factors
+from pmflib.counts.triple_counts import TripleCounts
+from pmflib.fits.from_counts import Loss
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.planted_models import published_factors
+from pmflib.papers.metrics import factor_mse, published_factor_mse, relative_error
 
 N_LEVELS = 10
 PUBLISHED_NAMES = {

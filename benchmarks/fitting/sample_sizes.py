@@ -10,7 +10,8 @@ accuracy took. Beside them stand the rows that counting would need: a GROUP BY f
 people whose states are known. The last lines have the share of designs within a factor of 1.5.
 
 ``--bound`` fits models with columns uniform on the simplex and prints by how much the constants of
-`pmflib.fitting.sample_sizes.bound_sample_size` would have to change to suffice in half and in 95 % of the models.
+`pmflib.inference.planning.sample_sizes.bound_sample_size` would have to change to suffice in half and in 95 % of the
+models.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import pmflib as pmf
-from pmflib.fitting.sample_sizes import Asked, bound_sample_size, sample_size
-from pmflib.model.metrics import match_factors
+from pmflib.inference.planning.sample_sizes import Asked, bound_sample_size, sample_size
 from pmflib.model.sampling import sample_codes
+from pmflib.papers.metrics import match_factors
 
 PILOT_ROWS = 3000
 ACCURACY: dict[Asked, float] = {"answers": 0.02, "factors": 0.03}

@@ -34,12 +34,13 @@ import numba
 import numpy as np
 from scipy import special
 
-from pmflib.core.blocks import Block, DenseBlock
-from pmflib.kernels import em_rows, planes, scatter
-from pmflib.kernels import scatter as tiles
-from pmflib.kernels.digamma import digamma, find_rises
-from pmflib.kernels.em_rows import find_observed, make_dense_combined, make_row_kernels
-from pmflib.kernels.llvm import vectors
+from pmflib.apps.crowd.kernels.digamma import digamma, find_rises
+from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.compiled import vectors
+from pmflib.counts.kernels import planes, scatter
+from pmflib.counts.kernels import scatter as tiles
+from pmflib.counts.kernels import rows as em_rows
+from pmflib.counts.kernels.rows import find_observed, make_dense_combined, make_row_kernels
 from pmflib.model.row_tables import Layout, iterate_lists, number_entries
 from pmflib.model.statistics import em_statistics, take_logs
 
@@ -272,14 +273,14 @@ FIRST_CALL = """
 import sys, time
 import numba
 import numpy as np
-import pmflib.kernels.llvm.saved_code as saved_code
+import pmflib.base.compiled.saved_code as saved_code
 if "numba" in sys.argv:
     def compile_kernel(*shape, saved=True, **options):
         return numba.njit(**{"nogil": True, "cache": saved, **options})
     saved_code.compile_kernel = compile_kernel
-from pmflib.core.blocks import DenseBlock
+from pmflib.base.blocks import DenseBlock
 from pmflib.model.statistics import em_statistics, take_logs
-from pmflib.kernels.planes import add_planes
+from pmflib.counts.kernels.planes import add_planes
 codes, offsets = np.zeros((1000, 30), np.int8), np.arange(0, 151, 5)
 model = take_logs(np.full(20, 0.05), np.full((150, 20), 0.2))
 start = time.process_time()

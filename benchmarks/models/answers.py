@@ -11,7 +11,7 @@ its logarithm), in units of what the two samples alone would give, what the answ
 error, and the share of truths within the intervals of 95 %, which allow for the sampling error of the truth.
 
 The law of the equivalent samples that an answer begins with is fitted to the other tables only. ``--law`` fits it to
-all of them and prints the constants of `pmflib.model.questions.equivalent_samples`.
+all of them and prints the constants of `pmflib.answering.equivalent_samples`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.panels.models import draw_kind
 from benchmarks.panels.tables import READING, make_schema, read_codes
-from pmflib.counting.conditional_tables import TableRequest
-from pmflib.model.questions.equivalent_samples import (
+from pmflib.answering.conditional_tables import TableRequest
+from pmflib.answering.equivalent_samples import (
     NAME,
     PRIOR_SPREADS,
     EquivalentSamples,
@@ -38,7 +38,7 @@ from pmflib.model.questions.equivalent_samples import (
     ask_unseen,
     maximise,
 )
-from pmflib.model.questions.evidence import Evidence, count_codes
+from pmflib.answering.evidence import Evidence, count_codes
 
 MOST_ROWS = 40_000
 SUPPORT = ((0, 30), (30, 300), (300, 10**9))

@@ -28,9 +28,9 @@ from typing import Literal
 import numpy as np
 
 import pmflib as pmf
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.model.metrics import match_factors
-from pmflib.synthetic.planted_models import planted_factors
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.papers.metrics import match_factors
 
 N_ROWS = 1000
 """Rows of a survey."""

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import pmflib as pmf
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.base.arrays import FloatArray, IntArray
 
 SPLITS = (("train", "ts"), ("valid",), ("test",))
 

@@ -7,7 +7,7 @@ pipeline (four fifths of them, and the rest say what the model is worth). P is a
 gaps, given none, one or two others. A line has the root mean square error of answer, counts and model from the truth,
 the ratio of the answer's to the better of the two others, the difference of squared errors of answer and counts in its
 standard errors over seeds, and the share of truths within the intervals of 95 %; last lines sum them up. Constants of
-`pmflib.model.questions.gaps` were chosen on seeds 0 to 5; SEEDS (20) seeds from FIRST (100) judge them.
+`pmflib.answering.gaps` were chosen on seeds 0 to 5; SEEDS (20) seeds from FIRST (100) judge them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.models.answers import fit_models
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.model.questions.equivalent_samples import EquivalentSamples
-from pmflib.model.questions.evidence import Evidence
-from pmflib.synthetic.planted_models import planted_factors
+from pmflib.answering.equivalent_samples import EquivalentSamples
+from pmflib.answering.evidence import Evidence
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.base.arrays import FloatArray, IntArray
 
 N_QUESTIONS = 8
 """Questions to a sample for each number of conditions."""

@@ -32,7 +32,7 @@ import numpy as np
 import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.panels.tables import make_schema, read_codes
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.base.arrays import FloatArray, IntArray
 
 N_ROWS, RANK = 1_000, 8
 KNOWN = ("age", "education", "sex")

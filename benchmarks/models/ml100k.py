@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.models.movielens import read_log
-from pmflib.model.metrics import mae, rmse
+from pmflib.papers.metrics import mae, rmse
 
 COLUMNS = "user,movie,rating,ts"
 

@@ -33,8 +33,8 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.data import DATA
+from pmflib.apps.demo.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.planted_models import published_factors
 
 BELOW = 1e-3
 """Nats per row below the best known optimum that count as a miss."""

@@ -35,9 +35,9 @@ import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.models.targets import read_lines
 from benchmarks.pipeline.weighted_answers import SHAPE, STANDS_FOR
-from pmflib.core import survey_design
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.fitting.replicates import Method
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.surveys.design import survey_design
+from pmflib.surveys.design.replicates import Method
 
 N_STRATA, N_UNITS, N_PEOPLE = 5, 20, 20
 """Strata, units of each, and people of each unit."""

@@ -47,12 +47,12 @@ import sklearn.datasets
 import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.pipeline.small_jobs import measure_command
-from pmflib.core.arrays import FLOOR
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.comparison import compare_samples
-from pmflib.core.hashing import mix_hashes
-from pmflib.fitting.rivals import fit_boosting, fit_logistic_regression, score_rows
-from pmflib.fitting.starts import read_naive_bayes
+from pmflib.base.arrays import FLOOR
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.comparison import compare_samples
+from pmflib.base.hashing import mix_hashes
+from pmflib.fits.starts import read_naive_bayes
+from pmflib.inference.target.rivals import fit_boosting, fit_logistic_regression, score_rows
 from pmflib.ingest.dataset.sample_folds import find_folds, hash_samples, seed_file
 from pmflib.model.measures import Measure, measure_all
 from pmflib_tasks.config.data_sections import StoreConfig

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 import pmflib as pmf
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.fitting.transitions import Transitions
-from pmflib.model.transitions import TransitionModel
-from pmflib.schema.waves import Waves
+from pmflib.families.panels.fit import Transitions
+from pmflib.families.panels.model import TransitionModel
+from pmflib.families.panels.waves import Waves
 
 N_WAVES, N_QUESTIONS, N_LEVELS = 5, 6, 3
 

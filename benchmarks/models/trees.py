@@ -45,15 +45,15 @@ import pmflib as pmf
 from benchmarks.em.passes import time_alternately
 from benchmarks.em.peers import timed
 from benchmarks.models.density import Split, read_split, standard_error
-from pmflib.core.arrays import IntArray
-from pmflib.core.defaults import Limits
-from pmflib.counting.marginals import estimate_singles
+from pmflib.base.arrays import IntArray
+from pmflib.base.defaults import Limits
+from pmflib.counts.marginals import estimate_singles
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.forests.em import TreeOptions, add_up, load_samples, run_tree_em
 from pmflib.em.latent_classes import evaluate_models
-from pmflib.model.forests.forest import Forest
-from pmflib.model.forests.statistics import TreeParameters
-from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.families.forests.em import TreeOptions, add_up, load_samples, run_tree_em
+from pmflib.families.forests.forest import Forest
+from pmflib.families.forests.statistics import TreeParameters
+from pmflib.families.forests.tree_pmf import TreePMF
 
 CELLS = (
     (2, 12, 3, 0.5, True),
@@ -107,7 +107,7 @@ def plant(
 
 def count_edges(found: pmf.JointPMF, truth: TreePMF) -> tuple[int, int, int]:
     """Edges found that are planted, planted in all, and found that are not: of states matched by profile."""
-    from pmflib.model.metrics import match_factors
+    from pmflib.papers.metrics import match_factors
 
     planted = [_list_edges(truth.forest, state) for state in range(truth.rank)]
     if not isinstance(found, TreePMF):

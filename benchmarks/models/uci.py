@@ -36,8 +36,8 @@ from sklearn.svm import SVC, LinearSVC
 
 import pmflib as pmf
 from benchmarks.published import REFERENCE, read_published
-from pmflib.core.method_options import MethodChoice
-from pmflib.counting.triple_counts import TripleCounts, count_triples
+from pmflib.base.method_options import MethodChoice
+from pmflib.counts.triple_counts import TripleCounts, count_triples
 
 RANKS = (2, 4, 8, 16, 32, 64)
 MEMBERS = 10

@@ -16,7 +16,7 @@ import zarr
 
 import pmflib as pmf
 from benchmarks.panels.lines import Line
-from pmflib import crowd
+from pmflib.apps import crowd
 
 REPEATS = 3
 """Repeats of a measured command or call, of which the least counts."""

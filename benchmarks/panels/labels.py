@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.panels.lines import Line, average
-from pmflib import crowd
+from pmflib.apps import crowd
 
 N_BINS = 15
 """Bins of as many tasks each, of the calibration error."""

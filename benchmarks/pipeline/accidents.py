@@ -30,8 +30,8 @@ from benchmarks.pipeline.simulated_nights import (
     write_answers,
     write_ratings,
 )
-from pmflib.core.arrays import IntArray
-from pmflib.core.errors import PmfError
+from pmflib.base.arrays import IntArray
+from pmflib.base.errors import PmfError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
 from pmflib_tasks.guards.findings import find_recorded

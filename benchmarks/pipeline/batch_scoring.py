@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
-from pmflib.synthetic.planted_models import planted_factors
 
 N_VARIABLES = 30
 LEVELS = ("never", "seldom", "sometimes", "often", "always")
@@ -184,14 +184,14 @@ def measure(work: Callable[[], object]) -> float:
 
 def report_steps(path: Path, model: JointPMF) -> None:
     """Print the processor time of each step, in one thread, over the whole file."""
+    from pmflib.apps.scoring.parts import list_origins
+    from pmflib.apps.scoring.score_tables import TableScorer
     from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
     from pmflib.ingest.dataset.wide import WideEncoder
     from pmflib.ingest.options import SchemaOptions, make_source
     from pmflib.ingest.readers import read_rows
     from pmflib.ingest.sources import digest_source, find_sources
     from pmflib.model.row_scores import ReferenceScores, RowScorer
-    from pmflib.model.score_tables import TableScorer
-    from pmflib.scoring.parts import list_origins
     from pmflib.store.table_files import write_options
 
     config = make_source({"path": str(path), "layout": "wide"})

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import PmfError
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.errors import PmfError
 from pmflib.model.sampling import sample_codes
 
 NIGHT_SECONDS = 24 * 3600

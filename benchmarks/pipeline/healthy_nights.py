@@ -27,8 +27,8 @@ from benchmarks.pipeline.simulated_nights import (
     make_returning_log,
     make_survey,
 )
-from pmflib.core.arrays import IntArray
-from pmflib.counting.pair_counts import count_pairs
+from pmflib.base.arrays import IntArray
+from pmflib.counts.pair_counts import count_pairs
 from pmflib.ingest.dataset.accounts import Account, TimeSpan
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.ingest.dataset.identifiers import count_forms

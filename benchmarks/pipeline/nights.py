@@ -37,19 +37,19 @@ import pyarrow.csv
 
 from benchmarks.models.movielens import read_log
 from benchmarks.pipeline.deliveries import Deliveries
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.base.errors import PmfError
 from pmflib.cluster.workers import start_workers
-from pmflib.core.errors import PmfError
-from pmflib.counting.pair_counts import PairCounts, load_shape
+from pmflib.counts.pair_counts import PairCounts, load_shape
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
-from pmflib.synthetic.planted_models import planted_factors
 from pmflib_tasks.config import load_config
-from pmflib_tasks.count import count
-from pmflib_tasks.evaluate import evaluate
-from pmflib_tasks.ingest import ingest
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.evaluate import evaluate
+from pmflib_tasks.stages.ingest import ingest
 
 MIN_RATINGS = 100
 """Ratings of a movie that make it a variable of the first log."""

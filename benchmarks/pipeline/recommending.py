@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pmflib as pmf
-from pmflib.counting.stored_tables import KIND
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.counts.stored_tables import KIND
 from pmflib.store.run_records import RunRecord, append_record, now
 from pmflib.store.zarr_arrays import write_arrays
-from pmflib.synthetic.planted_models import planted_factors
 from pmflib_tasks.config import PipelineConfig, load_config
-from pmflib_tasks.ingest import ingest
 from pmflib_tasks.stage import open_store
+from pmflib_tasks.stages.ingest import ingest
 
 N_ITEMS, N_LEVELS, RANK, TOP = 3_700, 5, 20, 20
 MEAN_RATINGS = 165

@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.base.blocks import DenseBlock
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.workers import start_workers
-from pmflib.core.blocks import DenseBlock
-from pmflib.counting import block_counting
-from pmflib.counting.stored_pairs import count_group_pairs, merge_tables
+from pmflib.counts import block_counting
+from pmflib.counts.stored_pairs import count_group_pairs, merge_tables
 from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.sampling import sample_codes
 from pmflib.model.statistics import merge_each
@@ -43,7 +44,6 @@ from pmflib.store.sample_blocks import (
     list_blocks,
 )
 from pmflib.store.sample_writer import SampleWriter
-from pmflib.synthetic.planted_models import planted_factors
 from pmflib_tasks.config import ClusterConfig
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9

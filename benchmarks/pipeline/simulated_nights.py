@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.model.sampling import sample_codes
 from pmflib.schema import Schema, Variable
-from pmflib.synthetic.planted_models import planted_factors
 
 SIZE_DEVIATION = 0.15
 """Standard deviation of the logarithm of a night's number of samples."""

@@ -23,16 +23,16 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.base.blocks import DenseBlock
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.core.blocks import DenseBlock
 from pmflib.em.latent_classes import ClassState
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model.sampling import sample_codes
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
-from pmflib.synthetic.planted_models import planted_factors
 from pmflib_tasks.config import ClusterConfig
 
 LEVELS, RANK, N_FOLDS = [5] * 20, 8, 16

@@ -39,7 +39,7 @@ from benchmarks.pipeline.accidents import (
 )
 from benchmarks.pipeline.healthy_nights import read_movielens
 from benchmarks.pipeline.simulated_nights import DAY, ReturningLog
-from pmflib.core.arrays import IntArray
+from pmflib.base.arrays import IntArray
 
 
 def deliver_well(home: Home, night: int, rows: IntArray) -> None:

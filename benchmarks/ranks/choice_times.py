@@ -24,15 +24,15 @@ import numpy as np
 import pmflib as pmf
 from benchmarks.models.optima import list_tables
 from benchmarks.ranks.kinds import name_model
-from pmflib.counting.pair_counts import load_shape
+from pmflib.counts.pair_counts import load_shape
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.em_fit import EMFit, Passes
-from pmflib.fitting.fit_specifications import Options
-from pmflib.fitting.ranks.by_pairs import select_rank
-from pmflib.fitting.ranks.by_samples import select_rank_by_samples
-from pmflib.fitting.ranks.choice import RankProgress
-from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET
-from pmflib.fitting.ranks.selection import select, split_for_choice
+from pmflib.fits.em_fit import EMFit, Passes
+from pmflib.fits.fit_specifications import Options
+from pmflib.fits.ranks.by_pairs import select_rank
+from pmflib.fits.ranks.by_samples import select_rank_by_samples
+from pmflib.fits.ranks.choice import RankProgress
+from pmflib.fits.ranks.fit_runs import DEFAULT_BUDGET
+from pmflib.fits.ranks.selection import select, split_for_choice
 from pmflib.model.sampling import sample_codes
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks

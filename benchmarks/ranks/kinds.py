@@ -15,8 +15,8 @@ from collections import Counter
 import numpy as np
 
 import pmflib as pmf
-from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.synthetic.planted_models import planted_factors
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.families.forests.tree_pmf import TreePMF
 
 SIZES = [4] * 10
 CASES = (

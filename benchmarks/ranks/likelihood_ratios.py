@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 import pmflib as pmf
-from pmflib.core.arrays import IntArray
+from pmflib.base.arrays import IntArray
 
 N_ROWS = 500
 LEVEL = 0.05

@@ -18,12 +18,12 @@ import time
 import numpy as np
 
 import pmflib as pmf
-from pmflib.core.blocks import DenseBlock
-from pmflib.fitting.ranks.by_pairs import select_rank
-from pmflib.fitting.ranks.choice import RankChoice
+from pmflib.apps.demo.planted_models import published_factors
+from pmflib.base.blocks import DenseBlock
+from pmflib.fits.ranks.by_pairs import select_rank
+from pmflib.fits.ranks.choice import RankChoice
 from pmflib.model.sampling import sample_codes
 from pmflib.model.statistics import em_statistics, take_logs
-from pmflib.synthetic.planted_models import published_factors
 
 SHAPES = ((15, 10), (30, 5))
 RANKS = range(2, 21)

@@ -23,11 +23,11 @@ import numpy as np
 import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.plots import Curve, Panel, add_plot_option, draw_panels
-from pmflib.core.comparison import ScoredCandidate
-from pmflib.core.errors import ConvergenceWarning
-from pmflib.fitting.ranks.by_pairs import select_rank
-from pmflib.fitting.ranks.by_samples import select_rank_by_samples
-from pmflib.fitting.ranks.choice import RankChoice
+from pmflib.base.comparison import ScoredCandidate
+from pmflib.base.errors import ConvergenceWarning
+from pmflib.fits.ranks.by_pairs import select_rank
+from pmflib.fits.ranks.by_samples import select_rank_by_samples
+from pmflib.fits.ranks.choice import RankChoice
 
 # columns of more distinct texts are no questions
 MOST_LEVELS = 20

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.plots import Curve, Panel, add_plot_option, draw_panels
-from pmflib.fitting.support_union import ColumnMoments
-from pmflib.solvers.support_union import fit_row_support, order_generators
+from pmflib.papers.nmf_rank import ColumnMoments
+from pmflib.papers.support_union import fit_row_support, order_generators
 
 RANK = 10
 PENALTY = 10.0

@@ -196,8 +196,8 @@ def list_names(module):
 
 def describe_methods():
     """A table of the methods of `pmf.fit` by what decides between them, and one of the options of all methods."""
-    from pmflib.core.method_options import describe_options
-    from pmflib.core.methods import CROWD_METHODS, PAIR_METHODS
+    from pmflib.base.method_options import describe_options
+    from pmflib.base.methods import CROWD_METHODS, PAIR_METHODS
 
     lines = [
         "| method | paper, equation | cost | identifiable when | unobserved pairs | take it |",
@@ -221,8 +221,8 @@ def describe_methods():
 GENERATED = {
     "methods": describe_methods,
     "library": lambda: list_names("pmflib"),
-    "library-questions": lambda: list_names("pmflib.model.questions"),
-    "library-crowd": lambda: list_names("pmflib.crowd"),
+    "library-questions": lambda: list_names("pmflib.answering"),
+    "library-crowd": lambda: list_names("pmflib.apps.crowd"),
     "commands": describe_commands,
     "configuration": describe_configuration,
 }

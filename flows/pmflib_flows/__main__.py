@@ -3,7 +3,7 @@
 import atexit
 import sys
 
-from pmflib.core.machine import load_while_there_is_room
+from pmflib.base.machine import load_while_there_is_room
 from pmflib_flows.interruptions import ignore_signals, is_interruption, pass_signals
 
 READING_SECONDS = 10.0

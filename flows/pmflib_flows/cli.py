@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from pmflib.core.texts import mask_secrets
+from pmflib.base.texts import mask_secrets
 from pmflib_flows.commands.audit import log, verify
 from pmflib_flows.commands.check import check
 from pmflib_flows.commands.copy import copy

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from pmflib.core.texts import show_text
+from pmflib.base.texts import show_text
 
 if TYPE_CHECKING:
     from pmflib_tasks.config import PipelineConfig
@@ -91,7 +91,7 @@ def load_pipeline(path: Path) -> PipelineConfig:
 @contextmanager
 def progress_shown(as_json: bool) -> Iterator[None]:
     """Show progress while a flow runs, unless the output is JSON."""
-    from pmflib.display.progress_bars import draw_progress
+    from pmflib.base.display.progress_bars import draw_progress
 
     with draw_progress(SafeConsole(stderr=True, quiet=as_json)):
         yield

@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from pmflib.apps.crowd.stored.summaries import LabelSummary
+from pmflib.base.errors import ConfigError
 from pmflib.cluster.workers import share_workers
-from pmflib.core.errors import ConfigError
-from pmflib.crowd.pipeline.summaries import LabelSummary
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, record_run
 from pmflib_tasks.config import PipelineConfig, load_config
-from pmflib_tasks.crowd_model import crowd_model, worker_pairs
+from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
+from pmflib_tasks.crowd.known import find_known_labels, find_predictions
+from pmflib_tasks.crowd.label_quality import check_label_quality
+from pmflib_tasks.crowd.labels import find_labels
+from pmflib_tasks.crowd.log_names import list_log_names
+from pmflib_tasks.crowd.publish_labels import name_for_people, publish_labels
+from pmflib_tasks.crowd.worker_model import choose_worker_model, find_warm_start, worker_model
 from pmflib_tasks.guards.findings import accept, condense, hold_back
+from pmflib_tasks.guards.quality import read_findings
 from pmflib_tasks.guards.stored_checks import FINDINGS
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.known import find_known_labels, find_predictions
-from pmflib_tasks.label_quality import check_label_quality
-from pmflib_tasks.labels import find_labels
-from pmflib_tasks.log_names import list_log_names
-from pmflib_tasks.publish_labels import name_for_people, publish_labels
-from pmflib_tasks.quality import read_findings
 from pmflib_tasks.small_runs import is_small_night
 from pmflib_tasks.stage import open_store
-from pmflib_tasks.worker_model import choose_worker_model, find_warm_start, worker_model
+from pmflib_tasks.stages.ingest import ingest
 
 
 @pipeline_flow(name="crowd")

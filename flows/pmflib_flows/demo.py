@@ -7,16 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.crowd.pipeline.summaries import LabelSummary
-from pmflib.display.progress import report_progress
-from pmflib.ingest.options import SourceOptions, make_source
-from pmflib.ingest.schema_draft import draft_schema
-from pmflib.ingest.sources import find_sources
-from pmflib.model import JointPMF
-from pmflib.schema import Schema
-from pmflib.store.run_records import find_live
-from pmflib.synthetic.demo import OPINION_SHARES as SHARES
-from pmflib.synthetic.demo import (
+from pmflib.apps.crowd.stored.summaries import LabelSummary
+from pmflib.apps.demo.demo import OPINION_SHARES as SHARES
+from pmflib.apps.demo.demo import (
     RANK,
     STATEMENTS,
     LabelErrors,
@@ -27,6 +20,13 @@ from pmflib.synthetic.demo import (
     write_demo_log,
     write_demo_survey,
 )
+from pmflib.base.display.progress import report_progress
+from pmflib.ingest.options import SourceOptions, make_source
+from pmflib.ingest.sources import find_sources
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+from pmflib.store.run_records import find_live
+from pmflib.surveys.drafting.schema_draft import draft_schema
 from pmflib_flows.crowd import crowd_flow
 from pmflib_flows.etl import etl
 from pmflib_flows.run_tables import describe_agreement, make_run_tables

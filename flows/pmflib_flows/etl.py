@@ -16,24 +16,24 @@ from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_run_of, list_records
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, follow_run, record_run
-from pmflib_tasks.choose import choose
 from pmflib_tasks.config import PipelineConfig, load_config
-from pmflib_tasks.count import count
-from pmflib_tasks.evaluate import evaluate
-from pmflib_tasks.fit import fit
-from pmflib_tasks.fit_traits import explain_refusal, fit_traits, has_traits
+from pmflib_tasks.gate.publish import locate_for_people, publish
+from pmflib_tasks.gate.refit import plan_refit
 from pmflib_tasks.guards.findings import accept, condense, find_recorded, hold_back, refuse_empty
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.planning import check_run_width
-from pmflib_tasks.pool import fit_pooled, pool
-from pmflib_tasks.publish import locate_for_people, publish
-from pmflib_tasks.quality import check_quality, read_findings
-from pmflib_tasks.rake import rake
-from pmflib_tasks.refine import refine
-from pmflib_tasks.refit import plan_refit
-from pmflib_tasks.select import select, settle
+from pmflib_tasks.guards.quality import check_quality, read_findings
+from pmflib_tasks.margins.rake import rake
+from pmflib_tasks.planning.planning import check_run_width
+from pmflib_tasks.selection.select import select, settle
+from pmflib_tasks.sites.pool import fit_pooled, pool
 from pmflib_tasks.small_runs import describe_place, is_small
 from pmflib_tasks.stage import load_schema, open_store
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.evaluate import evaluate
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.refine import refine
+from pmflib_tasks.traits.choose import choose
+from pmflib_tasks.traits.fit_traits import explain_refusal, fit_traits, has_traits
 
 
 @pipeline_flow(name="ingest")

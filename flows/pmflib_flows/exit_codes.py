@@ -8,7 +8,7 @@ imported are reported by `pmflib_flows.__main__` with the same codes.
 
 from __future__ import annotations
 
-from pmflib.core.errors import (
+from pmflib.base.errors import (
     ClusterError,
     ConfigError,
     MemoryPlanError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmflib.store.collection import collect
+from pmflib.store.care.collection import collect
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.run_log import log_line
 from pmflib_tasks.config import load_config

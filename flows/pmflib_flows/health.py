@@ -22,6 +22,15 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from pmflib.counts.kernels.readiness import KernelState, find_kernel_state
+from pmflib.base.errors import ClusterError, ConfigError, MemoryPlanError, PmfError
+from pmflib.base.machine import (
+    MachineMemory,
+    count_processors,
+    find_memory_limit,
+    find_temporary_danger,
+)
+from pmflib.base.texts import mask_secrets
 from pmflib.cluster.clients import Client, connect_briefly
 from pmflib.cluster.memory import (
     ClusterMemory,
@@ -37,20 +46,11 @@ from pmflib.cluster.versions import (
     find_versions,
 )
 from pmflib.cluster.workers import find_scheduler
-from pmflib.core.errors import ClusterError, ConfigError, MemoryPlanError, PmfError
-from pmflib.core.machine import (
-    MachineMemory,
-    count_processors,
-    find_memory_limit,
-    find_temporary_danger,
-)
-from pmflib.core.texts import mask_secrets
-from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
+from pmflib.counts.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.memory import plan_em
 from pmflib.ingest.sources import find_sources, open_source
-from pmflib.kernels.readiness import KernelState, find_kernel_state
 from pmflib.store.artefacts import Store
-from pmflib.store.caches import find_root
+from pmflib.store.bucket.caches import find_root
 from pmflib.store.objects.addresses import is_bucket, open_objects
 from pmflib.store.objects.interface import ObjectChangedError, Objects
 from pmflib.store.run_records import list_records

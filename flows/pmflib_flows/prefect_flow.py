@@ -10,7 +10,7 @@ from prefect import Flow, flow
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
-from pmflib.core.errors import QualityError
+from pmflib.base.errors import QualityError
 from pmflib_flows.run_log import log_progress
 from pmflib_flows.scheduled_runs import name_next_runs, name_pipeline
 from pmflib_tasks.config import load_config

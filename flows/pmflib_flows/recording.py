@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.core.errors import ConfigError, PmfError, QualityError, StoreError
-from pmflib.core.events import Notice, listen, send_event
-from pmflib.core.process_usage import ProcessUsage
-from pmflib.core.texts import mask_secrets
+from pmflib.base.errors import ConfigError, PmfError, QualityError, StoreError
+from pmflib.base.events import Notice, listen, send_event
+from pmflib.base.process_usage import ProcessUsage
+from pmflib.base.texts import mask_secrets
 from pmflib.store.artefacts import Reference, refuse_unwritable
 from pmflib.store.dataset import list_sources
 from pmflib.store.erasures import keep_erasures_out
@@ -33,7 +33,7 @@ from pmflib.store.run_records import (
 )
 from pmflib_flows.run_log import log_run, publish_report
 from pmflib_tasks.config import PipelineConfig, load_config
-from pmflib_tasks.operations.lineage import RunEvents, open_events
+from pmflib_tasks.lineage.lineage import RunEvents, open_events
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import StageRun, open_store
 

@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pmflib.display.progress_bars import draw_progress
-from pmflib.display.summary import format_value
+from pmflib.base.display.progress_bars import draw_progress
+from pmflib.base.display.summary import format_value
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
@@ -81,7 +81,7 @@ def log_run(name: str, record: RunRecord) -> None:
             console.print(_without_lines(table))
     elif record.action == "labels":
         # imports SciPy, which a run without new data does not need
-        from pmflib.crowd.pipeline.summaries import LabelSummary
+        from pmflib.apps.crowd.stored.summaries import LabelSummary
 
         if (found := LabelSummary.find(facts)) is not None:
             console.print(_without_lines(make_labels_table(found)))

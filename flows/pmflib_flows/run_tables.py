@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from pmflib.core.comparison import Comparison
-from pmflib.display.summary import format_value, tabulate_comparison
-from pmflib.fitting.fit_statistics import (
+from pmflib.base.comparison import Comparison
+from pmflib.base.display.summary import format_value, tabulate_comparison
+from pmflib.fits.fit_statistics import (
     HeldOutScore,
     describe_likelihood,
     tabulate_statistics,
 )
-from pmflib.fitting.pair_agreement import PairAgreement
+from pmflib.fits.pair_agreement import PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_flows.console import out, print_json
 from pmflib_flows.tables import DIGITS, draw_table, make_table
-from pmflib_tasks.gate_decision import OF_WEIGHTED, GateNumbers
+from pmflib_tasks.gate.gate_decision import OF_WEIGHTED, GateNumbers
+from pmflib_tasks.gate.refit import Refit
+from pmflib_tasks.gate.value_errors import list_error_rows
 from pmflib_tasks.guards.findings import Finding, find_recorded
-from pmflib_tasks.refit import Refit
-from pmflib_tasks.scoring.target_report import MEASURES, PREDICTORS, Estimate, TargetReport
-from pmflib_tasks.scoring.value_errors import list_error_rows
+from pmflib_tasks.target.target_report import MEASURES, PREDICTORS, Estimate, TargetReport
 
 if TYPE_CHECKING:
-    from pmflib.crowd.pipeline.summaries import KnownSummary, LabelSummary
+    from pmflib.apps.crowd.stored.summaries import KnownSummary, LabelSummary
 
 VARIABLES_SHOWN = 8
 """Maximum number of variables with unknown levels, and of scales with errors, listed."""
@@ -260,7 +260,7 @@ def make_labels_table(found: LabelSummary) -> Group:
 
 def describe_agreement(found: LabelSummary) -> Iterator[str]:
     """Yield lines on the result of a label log: agreement, tasks to ask again, suspicious workers."""
-    from pmflib.crowd.confidence import describe_sureness  # other runs do without its import
+    from pmflib.apps.crowd.confidence import describe_sureness  # other runs do without its import
 
     if found.compared_labels == 0 and found.labels and not found.known and len(found.classes) > 1:
         yield (
@@ -313,7 +313,7 @@ def describe_known(found: KnownSummary) -> str:
 
     Examples
     --------
-    >>> from pmflib.crowd.pipeline.summaries import KnownSummary
+    >>> from pmflib.apps.crowd.stored.summaries import KnownSummary
     >>> describe_known(KnownSummary(25, {"unknown_task": 2}))
     'known labels: 25 tasks; rows set aside: 2 unknown_task'
     """

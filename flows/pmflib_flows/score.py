@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pmflib.apps.scoring.parts import soften_policy
+from pmflib.apps.scoring.score_tables import ScoreOptions
+from pmflib.base.errors import StoreError
+from pmflib.base.options import Recommendations
 from pmflib.cluster.workers import share_workers
-from pmflib.core.errors import StoreError
-from pmflib.core.options import Recommendations
 from pmflib.ingest.options import DESIGN_OPTIONS
-from pmflib.model.score_tables import ScoreOptions
-from pmflib.scoring.parts import soften_policy
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import follow_run
-from pmflib_tasks.answer import answer
 from pmflib_tasks.config import PipelineConfig, load_config
-from pmflib_tasks.impute import impute
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.recommend import recommend
-from pmflib_tasks.reference import reference
-from pmflib_tasks.score import score, score_files
+from pmflib_tasks.imputation.impute import impute
+from pmflib_tasks.questions.answer import answer
+from pmflib_tasks.recommending.recommend import recommend
+from pmflib_tasks.scoring.score import score, score_files
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import open_store
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.reference import reference
 
 
 @pipeline_flow(name="score")
@@ -131,7 +131,7 @@ def recommend_flow(
     config
         Path of a pipeline configuration file.
     options
-        Fields of `pmflib.core.options.Recommendations`.
+        Fields of `pmflib.base.options.Recommendations`.
     data, columns
         As for `score_flow`.
 

@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pmflib.core.texts import show_text
-from pmflib.display.summary import SummaryTable
+from pmflib.base.display.summary import SummaryTable
+from pmflib.base.texts import show_text
 
 DIGITS = 12
 """Digits of a digest that identify a model to people; `pmf log` takes them."""

@@ -11,11 +11,11 @@ from threading import Thread
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pmflib.base.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.base.process_usage import ProcessUsage
 from pmflib.cluster.membership import Membership, Requirement
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.cluster.workers import ClusterOptions, find_scheduler, find_security, quieten
-from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
-from pmflib.core.process_usage import ProcessUsage
 
 Client = Any
 """A Dask client, or None to work in this thread."""

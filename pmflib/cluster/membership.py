@@ -10,6 +10,16 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pmflib.base.errors import (
+    ClusterError,
+    ClusterWarning,
+    ConfigError,
+    LostSchedulerError,
+    MemoryPlanError,
+    PmfError,
+)
+from pmflib.base.events import Notice, find_listeners, send_event
+from pmflib.base.machine import MachineMemory
 from pmflib.cluster.memory import (
     ClusterMemory,
     MemoryPlan,
@@ -21,16 +31,6 @@ from pmflib.cluster.memory import (
 )
 from pmflib.cluster.task_plans import name_step
 from pmflib.cluster.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
-from pmflib.core.errors import (
-    ClusterError,
-    ClusterWarning,
-    ConfigError,
-    LostSchedulerError,
-    MemoryPlanError,
-    PmfError,
-)
-from pmflib.core.events import Notice, find_listeners, send_event
-from pmflib.core.machine import MachineMemory
 
 LOOK_SECONDS = 1.0
 """Interval between checks of the workers, seconds."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pmflib.core.errors import MemoryPlanError
-from pmflib.core.machine import USED_SHARE, MachineMemory, find_memory_limit
+from pmflib.base.errors import MemoryPlanError
+from pmflib.base.machine import USED_SHARE, MachineMemory, find_memory_limit
 
 
 @dataclass(frozen=True)

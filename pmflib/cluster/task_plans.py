@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.base.arrays import FloatArray, IntArray
 
 R = TypeVar("R")
 

@@ -11,9 +11,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.machine import count_processors, make_private_folder
-from pmflib.core.texts import mask_secrets
+from pmflib.base.errors import ConfigError
+from pmflib.base.machine import count_processors, make_private_folder
+from pmflib.base.texts import mask_secrets
 
 _END_QUIETLY = """
 import logging, signal

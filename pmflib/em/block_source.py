@@ -13,13 +13,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.blocks import Block, DenseBlock, split_block
+from pmflib.base.comparison import PairedDifference, estimate_gain
+from pmflib.base.machine import count_processors
 from pmflib.cluster.clients import Client, count_threads
 from pmflib.cluster.item_maps import LoadedItems, keep_loaded
 from pmflib.cluster.maps import PendingResult, run_blocks, start_blocks
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import Block, DenseBlock, split_block
-from pmflib.core.comparison import PairedDifference, estimate_gain
-from pmflib.core.machine import count_processors
 from pmflib.em.blocks import (
     AddScores,
     ScoreRows,
@@ -30,7 +30,7 @@ from pmflib.em.blocks import (
     score_under_classes,
 )
 from pmflib.em.memory import choose_tasks, share_models
-from pmflib.store.caches import find_local_path
+from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.file_digests import name_content
 from pmflib.store.sample_blocks import (
     BlockGroup,

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray, Parameters
-from pmflib.core.blocks import Block, DenseBlock, weigh_rows
-from pmflib.core.hashing import HashArray, mix_hashes
+from pmflib.base.arrays import BoolArray, FloatArray, IntArray, Parameters
+from pmflib.base.blocks import Block, DenseBlock, weigh_rows
+from pmflib.base.hashing import HashArray, mix_hashes
 from pmflib.model.statistics import take_logs
 
 ScoreRows: TypeAlias = Callable[[Block], FloatArray]

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays
-from pmflib.core.errors import PmfError
+from pmflib.base.arrays import Arrays
+from pmflib.base.errors import PmfError
 from pmflib.store.checkpoints import load_arrays, save_arrays
 
 S = TypeVar("S")

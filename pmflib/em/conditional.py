@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray, Parameters, repeat_blocks, sum_blocks
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray, Parameters, repeat_blocks, sum_blocks
 from pmflib.em.block_source import BlockSource
 from pmflib.em.latent_classes import evaluate_models
 

@@ -29,13 +29,13 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays
-from pmflib.core.defaults import LIMITS, Limits
-from pmflib.display.progress import Report
+from pmflib.base.arrays import Arrays
+from pmflib.base.defaults import LIMITS, Limits
+from pmflib.base.display.progress import Report
 from pmflib.em.block_source import BlockSource, ScoreUnder, iterate_distinct
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.model.statistics import sum_fields
-from pmflib.solvers.numeric.squarem import Acceleration
+from pmflib.papers.squarem import Acceleration
 from pmflib.store.sample_blocks import BlockGroup
 
 P = TypeVar("P")

@@ -14,14 +14,14 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays, FloatArray, IntArray, Parameters
-from pmflib.core.blocks import Block
-from pmflib.core.defaults import LIMITS, Limits
+from pmflib.base.arrays import Arrays, FloatArray, IntArray, Parameters
+from pmflib.base.blocks import Block
+from pmflib.base.defaults import LIMITS, Limits
+from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.family import Family, State, has_settled, run_em
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, merge_each, take_logs
-from pmflib.solvers import PseudoCounts
-from pmflib.solvers.numeric.squarem import Acceleration
+from pmflib.papers.squarem import Acceleration
 from pmflib.store.sample_blocks import BlockGroup
 
 R = TypeVar("R")

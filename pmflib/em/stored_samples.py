@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from pmflib.base.arrays import IntArray
+from pmflib.base.blocks import DenseBlock, concatenate_blocks
+from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client, count_threads, find_memory
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.task_plans import TaskPlan
-from pmflib.core.arrays import IntArray
-from pmflib.core.blocks import DenseBlock, concatenate_blocks
-from pmflib.core.weights import WeightSums
-from pmflib.counting.pair_counts import PairCounts
-from pmflib.counting.stored_pairs import (
+from pmflib.counts.pair_counts import PairCounts
+from pmflib.counts.stored_pairs import (
     choose_n_runs,
     count_group_pairs,
     merge_tables,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pmflib.core.arrays import IntArray
-from pmflib.core.errors import SourceError
-from pmflib.core.texts import list_near
+from pmflib.base.arrays import IntArray
+from pmflib.base.errors import SourceError
+from pmflib.base.texts import list_near
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import Source
 

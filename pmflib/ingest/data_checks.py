@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pmflib.core.errors import SchemaError, SourceError
-from pmflib.core.machine import make_private_folder
+from pmflib.base.errors import SchemaError, SourceError
+from pmflib.base.machine import make_private_folder
+from pmflib.ingest.csv.sniffing import check_reading
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.quarantine import QUARANTINE
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.schema_draft import count_values
-from pmflib.ingest.sniffing import check_reading
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema, Variable
-from pmflib.schema.drafting.value_counts import ValueCounts
+from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import UNKNOWN
+from pmflib.surveys.drafting.schema_draft import count_values
 
 EXAMPLES = 3
 """Number of example rows per reason and file."""

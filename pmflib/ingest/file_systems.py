@@ -15,8 +15,8 @@ from typing import IO, Any, TypeVar
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from pmflib.core.errors import PmfError, SourceError, UnreachableError
-from pmflib.core.texts import mask_secrets
+from pmflib.base.errors import PmfError, SourceError, UnreachableError
+from pmflib.base.texts import mask_secrets
 
 T = TypeVar("T")
 

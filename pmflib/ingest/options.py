@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.texts import list_near, mask_secrets
+from pmflib.base.errors import ConfigError
+from pmflib.base.texts import list_near, mask_secrets
 from pmflib.schema.variable import DEFAULT_MISSING
 
 

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.core.errors import SourceError
+from pmflib.base.errors import SourceError
 from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, is_parquet, is_statistics
 from pmflib.ingest.csv.rows import UndecodableHeaderError, read_csv_rows, read_header
+from pmflib.ingest.csv.sniffing import follow_file
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sniffing import follow_file
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
-from pmflib.ingest.statistics_files import read_file_columns, read_statistics_rows
 from pmflib.schema.tables import find_type_fault, simplify
 from pmflib.store.parquet_batches import read_batches
+from pmflib.surveys.statistics_files.statistics_files import read_file_columns, read_statistics_rows
 
 PARQUET_CELLS = 1 << 21
 """Number of cells of a batch of Parquet; fixed, so that results do not depend on the machine."""

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.texts import mask_secrets
+from pmflib.base.errors import ConfigError
+from pmflib.base.texts import mask_secrets
 from pmflib.ingest.options import abridge
 
 _WILDCARD = r"[*?\[]"

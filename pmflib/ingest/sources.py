@@ -20,14 +20,14 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from pmflib.core.errors import (
+from pmflib.base.errors import (
     MisrememberedError,
     PmfError,
     SchemaError,
     SourceError,
     UnreachableError,
 )
-from pmflib.core.texts import mask_secrets
+from pmflib.base.texts import mask_secrets
 from pmflib.ingest.file_systems import (
     call_within,
     find_file_system,

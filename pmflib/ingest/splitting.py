@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.base.arrays import IntArray
+from pmflib.base.errors import PmfError, StoreError
+from pmflib.base.json_files import parse_json
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
-from pmflib.core.arrays import IntArray
-from pmflib.core.errors import PmfError, StoreError
-from pmflib.core.json_files import parse_json
 from pmflib.ingest import chunks
 from pmflib.ingest.chunks import FileChunk, choose_groups, choose_ranges, is_parquet, is_text
 from pmflib.ingest.csv.rows import find_data
@@ -255,7 +255,7 @@ def follow_range(item: tuple[Source, int, int], delimiter: str) -> IntArray:
     -------
     int64 of shape (N_STATES, 3): see `follow_records`.
     """
-    from pmflib.kernels.texts import N_STATES, follow_records
+    from pmflib.ingest.kernels.texts import N_STATES, follow_records
 
     source, start, stop = item
     lanes: IntArray = np.full((N_STATES, 3), -1, np.int64)
@@ -290,7 +290,7 @@ def join_ranges(
     Start and stop, number of the first row and number of rows of each chunk. A range in which no row begins belongs to
     the chunk before it.
     """
-    from pmflib.kernels.texts import ROW_START
+    from pmflib.ingest.kernels.texts import ROW_START
 
     state, n_rows = ROW_START, 0
     starts: list[tuple[int, int]] = []

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray, repeat_blocks, sum_blocks
-from pmflib.core.errors import PmfError, SchemaError
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray, repeat_blocks, sum_blocks
+from pmflib.base.errors import PmfError, SchemaError
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 

@@ -7,9 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, check_whole
-from pmflib.core.errors import PmfError
-from pmflib.display.drawing import (
+from pmflib.base.arrays import FloatArray, IntArray, check_whole
+from pmflib.base.display.drawing import (
     DIVERGING,
     DIVERGING_EDGES,
     FAINT,
@@ -27,11 +26,12 @@ from pmflib.display.drawing import (
     write_cell,
     write_text,
 )
+from pmflib.base.errors import PmfError
+from pmflib.families.traits.level_scores import read_values
 from pmflib.model.associations import Associations, measure_associations
 from pmflib.model.conditions import Given, describe_conditions, encode_conditions
 from pmflib.model.mixture import Mixture
 from pmflib.model.state_descriptions import StateDescription, describe_states
-from pmflib.model.traits.level_scores import read_values
 from pmflib.schema import Schema
 
 MOST_STATE_ROWS = 36

@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import PmfError, StoreError
-from pmflib.core.methods import load_name
-from pmflib.core.survey_design import SurveyDesign
-from pmflib.display.summary import Summary
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.display.summary import Summary
+from pmflib.base.errors import PmfError, StoreError
+from pmflib.base.methods import load_name
 from pmflib.model.mixture import Arrays, Mixture
 from pmflib.schema import Schema
-from pmflib.store.caches import find_local_path
+from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
+from pmflib.surveys.design.survey_design import SurveyDesign
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pmflib.display.drawing import Axes
-    from pmflib.model.questions.answers import Answer, Source
+    from pmflib.answering.answers import Answer, Source
+    from pmflib.base.display.drawing import Axes
+    from pmflib.families.traits.trait_model import TraitScores
     from pmflib.model.row_scores import ReferenceScores
-    from pmflib.model.traits.trait_model import TraitScores
-    from pmflib.schema.margins import MarginTables
+    from pmflib.surveys.margins.margins import MarginTables
 
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
-CLASSES: dict[str, type[JointPMF] | str] = {"tree": "pmflib.model.forests.tree_pmf:TreePMF"}
+CLASSES: dict[str, type[JointPMF] | str] = {"tree": "pmflib.families.forests.tree_pmf:TreePMF"}
 """Model classes by the attribute ``dependence`` of their Zarr groups; a class given as ``"module:class"`` is imported
 when such a model is first read, and subclasses register themselves on definition."""
 
@@ -118,7 +118,7 @@ class JointPMF(Mixture):
         Parameters
         ----------
         margins
-            Number of each level of some variables, or CSV files: `pmflib.schema.margins.read_margins`.
+            Number of each level of some variables, or CSV files: `pmflib.surveys.margins.margins.read_margins`.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class JointPMF(Mixture):
         ----------
         Csiszár (1975), Annals of Probability 3(1): iterative proportional fitting as a projection.
         """
-        from pmflib.model.raking import rake_factors
+        from pmflib.surveys.margins.model import rake_factors
 
         if self.edges():
             raise PmfError(
@@ -231,15 +231,15 @@ class JointPMF(Mixture):
 
         Returns
         -------
-        Arrow table with the columns of `pmflib.model.score_tables.TableScorer.score`, one row per input row.
+        Arrow table with the columns of `pmflib.apps.scoring.score_tables.TableScorer.score`, one row per input row.
 
         Raises
         ------
         SchemaError
             If the table does not fit the schema, or a target is not a variable.
         """
+        from pmflib.apps.scoring.score_tables import ScoreOptions, TableScorer
         from pmflib.model.row_scores import ReferenceScores
-        from pmflib.model.score_tables import ScoreOptions, TableScorer
 
         codes = self._encode(table)
         reference = ReferenceScores.draw(self) if reference is None else reference
@@ -258,8 +258,8 @@ class JointPMF(Mixture):
         design: SurveyDesign | None = None,
         shift: float | None = None,
     ) -> Answer:
-        """Answer a question given as text, such as ``P(label=e | odor=f)``: see `pmflib.model.questions.ask`."""
-        from pmflib.model.questions.answering import ask
+        """Answer a question given as text, such as ``P(label=e | odor=f)``: see `pmflib.answering.ask`."""
+        from pmflib.answering.answering import ask
 
         return ask(
             self, question, data, top=top, source=source, level=level, design=design, shift=shift
@@ -345,7 +345,7 @@ class JointPMF(Mixture):
         arrays, _ = read_arrays(folder, ["prior", "factors"], kind=KIND)
         traits = None
         if "n_traits" in attributes:
-            from pmflib.model.traits.trait_model import TraitModel
+            from pmflib.families.traits.trait_model import TraitModel
 
             traits = TraitModel.load(folder, schema, bool(attributes.get("is_quadrature")))
         return JointPMF(arrays["prior"], arrays["factors"], schema, origin, traits)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import MemoryPlanError, SchemaError
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.errors import MemoryPlanError, SchemaError
 from pmflib.model.conditions import Given, encode_conditions
 from pmflib.schema import Schema
 
@@ -182,7 +182,7 @@ class SurpriseTables:
         cls, log_prior: FloatArray, log_factors: FloatArray, offsets: IntArray
     ) -> SurpriseTables:
         """Build the tables from logarithms as returned by `pmflib.model.statistics.take_logs`."""
-        from pmflib.kernels.row_surprises import LANES, SAFE
+        from pmflib.model.kernels.row_surprises import LANES, SAFE
 
         rank = log_prior.size
         padded = -(-rank // LANES) * LANES
@@ -211,7 +211,7 @@ def find_surprises(tables: SurpriseTables, codes: IntArray, out: RowScores) -> N
     out
         Scores of the rows with known posteriors; the states and the fields on the least probable cell are filled in.
     """
-    from pmflib.kernels.row_surprises import make_find_surprises
+    from pmflib.model.kernels.row_surprises import make_find_surprises
 
     padded = tables.inverses.size // len(tables.factors)
     make_find_surprises(padded)(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type, sum_blocks
-from pmflib.core.blocks import Block, DenseBlock
-from pmflib.core.errors import PmfError
-from pmflib.display.summary import Summarised
+from pmflib.base.arrays import FloatArray, IntArray, check_whole, name_type, sum_blocks
+from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.display.summary import Summarised
+from pmflib.base.errors import PmfError
+from pmflib.families.forests.statistics import TreeParameters
 from pmflib.model.conditions import (
     Conditions,
     Given,
@@ -24,7 +25,6 @@ from pmflib.model.conditions import (
     find_able_states,
     list_few,
 )
-from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.marginals import (
     MAX_MARGINAL_CELLS,
     FindSurprises,
@@ -38,7 +38,7 @@ from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
 
 if TYPE_CHECKING:
-    from pmflib.model.traits.trait_model import TraitModel
+    from pmflib.families.traits.trait_model import TraitModel
 
 BATCH_ROWS = 65_536
 """Number of rows processed at a time, so that memory does not grow with the table."""

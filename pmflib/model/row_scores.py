@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray, sum_blocks
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import PmfError
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray, sum_blocks
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.errors import PmfError
 from pmflib.model.marginals import FindSurprises, RowScores
 from pmflib.model.mixture import Mixture
 from pmflib.model.sampling import draw_cells
@@ -57,7 +57,7 @@ class RowScorer:
         return found
 
     def _score(self, codes: IntArray, out: RowScores) -> None:
-        from pmflib.kernels.row_surprises import expect_log_probs
+        from pmflib.model.kernels.row_surprises import expect_log_probs
 
         model = self.model
         model.score_block(DenseBlock(codes), out.log_probs, out.posteriors)

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import PmfError, RankError, SchemaError
-from pmflib.core.hashing import HashArray, mix_hashes
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.errors import PmfError, RankError, SchemaError
+from pmflib.base.hashing import HashArray, mix_hashes
 
 CHUNK_ENTRIES = 1 << 20
 """Number of uniform numbers drawn at a time: 8 MiB."""
@@ -142,7 +142,7 @@ def sample_codes(
     >>> bool((codes == codes[:, :1]).all())
     True
     """
-    from pmflib.kernels.sampling import draw_rows  # Numba loads on first use
+    from pmflib.model.kernels.sampling import draw_rows  # Numba loads on first use
 
     check_parameters(prior, factors, offsets)
     if n_rows < 0:
@@ -190,7 +190,7 @@ def sample_answers(
     RankError, SchemaError
         If the model is inconsistent, or a variable or row_starts is out of range.
     """
-    from pmflib.kernels.sampling import draw_answers
+    from pmflib.model.kernels.sampling import draw_answers
 
     check_parameters(prior, factors, offsets)
     n_variables = offsets.size - 1
@@ -234,7 +234,7 @@ def choose_variables(
     SchemaError
         If a weight is not positive or a row is longer than n_variables.
     """
-    from pmflib.kernels.sampling import choose_by_weight
+    from pmflib.model.kernels.sampling import choose_by_weight
 
     if not np.all(popularity > 0):
         raise SchemaError(f"popularity has the entry {popularity.min()}: weights must be positive")

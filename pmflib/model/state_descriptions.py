@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray, list_owners, sum_blocks
-from pmflib.core.comparison import name_setting
-from pmflib.core.errors import PmfError
-from pmflib.display.summary import (
+from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray, list_owners, sum_blocks
+from pmflib.base.comparison import name_setting
+from pmflib.base.display.summary import (
     MOST_ROWS,
     Summary,
     SummaryTable,
@@ -18,11 +17,12 @@ from pmflib.display.summary import (
     format_count,
     percent,
 )
+from pmflib.base.errors import PmfError
+from pmflib.families.traits.discriminations import Discriminations, name_contrast
+from pmflib.families.traits.trait_model import TraitModel
 from pmflib.model.associations import expect_values
 from pmflib.model.mixture import Mixture
 from pmflib.model.sampling import check_parameters
-from pmflib.model.traits.discriminations import Discriminations, name_contrast
-from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
 SHOWN_LEVELS = 6

@@ -8,9 +8,9 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray, StrataArray, normalise_blocks
-from pmflib.core.blocks import Block
-from pmflib.solvers import PseudoCounts
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray, StrataArray, normalise_blocks
+from pmflib.base.blocks import Block
+from pmflib.base.pseudo_counts import PseudoCounts
 
 P = TypeVar("P")
 S = TypeVar("S")

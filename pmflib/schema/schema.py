@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import IntArray, find_extremes, name_type
-from pmflib.core.errors import SchemaError, SchemaWarning
-from pmflib.core.json_files import read_json
-from pmflib.core.texts import abridge_names, list_some, suggest, suggest_file
-from pmflib.display.summary import Summarised, Summary
-from pmflib.schema.drafting.inference import Proposal
-from pmflib.schema.drafting.table_draft import propose_variables
+from pmflib.base.arrays import IntArray, find_extremes, name_type
+from pmflib.base.display.summary import Summarised, Summary
+from pmflib.base.errors import SchemaError, SchemaWarning
+from pmflib.base.json_files import read_json
+from pmflib.base.texts import abridge_names, list_some, suggest, suggest_file
 from pmflib.schema.tables import as_arrow, has_gaps, name_columns
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
+from pmflib.surveys.drafting.inference import Proposal
+from pmflib.surveys.drafting.table_draft import propose_variables
 
 SHOWN = 6
 """Number of variables in the short form of a schema."""

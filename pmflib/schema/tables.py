@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import FloatArray, name_type
-from pmflib.core.errors import SchemaError
-from pmflib.core.texts import abridge_names
-from pmflib.schema.drafting.table_draft import CATEGORIES
+from pmflib.base.arrays import FloatArray, name_type
+from pmflib.base.errors import SchemaError
+from pmflib.base.texts import abridge_names
 from pmflib.schema.variable import MISSING, as_text, is_absent, read_number
+from pmflib.surveys.drafting.table_draft import CATEGORIES
 
 
 def as_arrow(

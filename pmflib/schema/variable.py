@@ -12,10 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import SchemaError
-from pmflib.core.texts import abridge_names, fold_text
-from pmflib.display.summary import (
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.display.summary import (
     MOST_ROWS,
     Summarised,
     Summary,
@@ -25,6 +23,8 @@ from pmflib.display.summary import (
     join_some,
     name_missing,
 )
+from pmflib.base.errors import SchemaError
+from pmflib.base.texts import abridge_names, fold_text
 
 MISSING = -1
 """Code of a missing value."""
@@ -173,7 +173,7 @@ class Variable(Summarised):
 
     def summary(self) -> Summary:
         """Return a summary of levels with their codes, values or bins: text in a terminal, HTML in a notebook."""
-        from pmflib.display.summary import cut, decimal, format_count, name_missing
+        from pmflib.base.display.summary import cut, decimal, format_count, name_missing
 
         facts = [("missing", name_missing(self.missing))]
         if self.other is not None:
@@ -503,7 +503,7 @@ def _numbers(data: Mapping[str, Any], field: str) -> tuple[float, ...] | None:
 
 def _name_bin(edges: tuple[float, ...], code: int) -> str:
     """Format the range of numbers in a level of a continuous variable."""
-    from pmflib.display.summary import decimal
+    from pmflib.base.display.summary import decimal
 
     parts = [f"{decimal(edges[code - 1], 6)} <= "] if code > 0 else []
     parts.append("x")

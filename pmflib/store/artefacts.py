@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pmflib.core.errors import PmfError, StoreError
-from pmflib.core.json_records import from_json
-from pmflib.store.caches import StoreCache, open_cache
+from pmflib.base.errors import PmfError, StoreError
+from pmflib.base.json_records import from_json
+from pmflib.store.bucket.caches import StoreCache, open_cache
 from pmflib.store.checkpoints import KIND_FILE, claim_work
 from pmflib.store.file_digests import FOLDER_DIGITS, Digest, find_changes, seal, unseal, write_list
 from pmflib.store.leases import drop_leases, find_own_lease, hold_lease, list_leases

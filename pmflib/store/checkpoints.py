@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.store.caches import find_cache_above, find_cache_of_work, find_local_path
+from pmflib.store.bucket.caches import find_cache_above, find_cache_of_work, find_local_path
 from pmflib.store.objects.local_folder import lock_folder, make_folder, mark_draft, replace_file
 
 KIND_FILE = ".kind"

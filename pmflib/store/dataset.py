@@ -14,17 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pmflib.core.arrays import IntArray
-from pmflib.core.blocks import Block, DenseBlock, concatenate_blocks
-from pmflib.core.errors import StoreError
-from pmflib.core.json_files import parse_json
-from pmflib.core.json_records import from_json
-from pmflib.core.weights import WeightSums
+from pmflib.base.arrays import IntArray
+from pmflib.base.blocks import Block, DenseBlock, concatenate_blocks
+from pmflib.base.errors import StoreError
+from pmflib.base.json_files import parse_json
+from pmflib.base.json_records import from_json
+from pmflib.base.weights import WeightSums
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.caches import find_local_path, name_for_workers
+from pmflib.store.bucket.caches import find_local_path, name_for_workers
 from pmflib.store.file_digests import read_checked
-from pmflib.store.raked_weights import RAKING
 from pmflib.store.run_records import InputFile
 from pmflib.store.sample_blocks import (
     SUMS,
@@ -37,6 +36,7 @@ from pmflib.store.sample_blocks import (
     sum_units,
     unpack_sums,
 )
+from pmflib.surveys.margins.stored_weights import RAKING
 
 SAMPLES = "samples"
 """Name of the Zarr group of samples in a partition."""
@@ -207,7 +207,7 @@ def write_layers(
         Options that a dataset built upon this one must share, plain JSON types.
     raking
         How its weights were raked and the record of raked replicates, plain JSON types; None if weights are as stored.
-        Factors are in the group `pmflib.store.raked_weights.RAKING` beside.
+        Factors are in the group `pmflib.surveys.margins.stored_weights.RAKING` beside.
     """
     content = {
         "partitions": [asdict(layer.partition) for layer in layers],

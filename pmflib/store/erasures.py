@@ -10,9 +10,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
-from pmflib.core.errors import PmfError, StoreError
-from pmflib.core.json_records import from_json
-from pmflib.core.texts import list_some
+from pmflib.base.errors import PmfError, StoreError
+from pmflib.base.json_records import from_json
+from pmflib.base.texts import list_some
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.file_digests import seal, unseal
 from pmflib.store.leases import (

@@ -12,13 +12,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pmflib.core.errors import StoreError
-from pmflib.core.json_files import parse_json
-from pmflib.core.json_records import from_json
-from pmflib.store.caches import StoreCache, find_cache
+from pmflib.base.errors import StoreError
+from pmflib.base.json_files import parse_json
+from pmflib.base.json_records import from_json
+from pmflib.store.bucket.caches import StoreCache, find_cache
+from pmflib.store.bucket.packs import is_inner
 from pmflib.store.objects.interface import LIST_FILE, Objects
 from pmflib.store.objects.local_folder import digest_file, digest_files, read_file_ranges
-from pmflib.store.objects.packs import is_inner
 
 FOLDER_DIGITS = 24
 """Number of digits of an artefact's digest in the name of its folder."""

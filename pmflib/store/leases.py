@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pmflib.core.errors import PmfError, StoreWarning
-from pmflib.core.texts import list_some
+from pmflib.base.errors import PmfError, StoreWarning
+from pmflib.base.texts import list_some
 from pmflib.store.objects.interface import ObjectMetadata, Objects, call_in_parallel
 from pmflib.store.objects.local_folder import find_own_holder
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pmflib.core.errors import StoreError
-from pmflib.core.json_records import from_json
+from pmflib.base.errors import StoreError
+from pmflib.base.json_records import from_json
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.erasures import read_erasures
 from pmflib.store.run_records import COLLECTIONS, RUNS, RunRecord, list_histories, list_records

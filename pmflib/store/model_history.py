@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import digest_tree, fetch_all
 from pmflib.store.run_records import RUNS, Action, RunRecord

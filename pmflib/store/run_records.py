@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pmflib.core.errors import PmfError, StoreError
-from pmflib.core.json_records import from_json
+from pmflib.base.errors import PmfError, StoreError
+from pmflib.base.json_records import from_json
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.erasures import read_erasures
 from pmflib.store.file_digests import seal, unseal
@@ -98,7 +98,7 @@ class RunRecord:
     facts
         Sections in plain JSON types by name, each written and read by its own module: "rows" by
         `pmflib.ingest.dataset.accounts.DatasetAccount`, "quality" by `pmflib_tasks.guards.findings.Finding`, "refit" by
-        `pmflib_tasks.refit.Refit`, "gate" by `pmflib_tasks.gate_decision.GateNumbers`; "model", "scores",
+        `pmflib_tasks.gate.refit.Refit`, "gate" by `pmflib_tasks.gate.gate_decision.GateNumbers`; "model", "scores",
         "live_scores" and "rank" are summaries from the manifest. Labels, erasures and collections have their own
         sections.
     environment

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import Block, DenseBlock, SparseBlock
-from pmflib.core.weights import Weights, WeightSums
-from pmflib.store.caches import find_local_path, name_for_workers
-from pmflib.store.raked_weights import RakedWeights, open_raking
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.blocks import Block, DenseBlock, SparseBlock
+from pmflib.base.weights import Weights, WeightSums
+from pmflib.store.bucket.caches import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
     CHUNK_BYTES,
     open_group,
@@ -22,6 +21,7 @@ from pmflib.store.zarr_arrays import (
     read_arrays,
     refuse_damage,
 )
+from pmflib.surveys.margins.stored_weights import RakedWeights, open_raking
 
 if TYPE_CHECKING:
     import zarr

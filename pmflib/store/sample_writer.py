@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.arrays import IntArray
-from pmflib.core.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
+from pmflib.base.arrays import IntArray
+from pmflib.base.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     COLUMN_ROWS,
@@ -99,7 +99,7 @@ class SampleWriter:
         ----------
         block
             Valid samples, dense or sparse, which are stored in the layout of the writer. Weights are whole numbers of
-            units, at most `pmflib.core.weights.LARGEST`.
+            units, at most `pmflib.base.weights.LARGEST`.
         folds
             Fold of each sample, shape (n_rows,).
         rows

@@ -11,11 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.texts import RUN_BY_SPREADSHEETS, guard_cell, restore_cell
-from pmflib.schema.file_columns import FileColumn
+from pmflib.base.errors import ConfigError
+from pmflib.base.texts import RUN_BY_SPREADSHEETS, guard_cell, restore_cell
 from pmflib.store.objects.local_folder import lock_folder
-from pmflib.store.statistics_output import WRITTEN, import_package, write_statistics
+from pmflib.surveys.statistics_files.file_columns import FileColumn
+from pmflib.surveys.statistics_files.statistics_output import (
+    WRITTEN,
+    import_package,
+    write_statistics,
+)
 
 ACCOUNT = b"pmf.account"
 """Metadata key of a part with its account of rows, JSON; joined files do not have it."""

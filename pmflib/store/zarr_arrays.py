@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.errors import StoreError
-from pmflib.core.json_files import read_json
-from pmflib.core.machine import find_memory_limit
-from pmflib.core.texts import suggest_file
-from pmflib.store.caches import find_cache
+from pmflib.base.errors import StoreError
+from pmflib.base.json_files import read_json
+from pmflib.base.machine import find_memory_limit
+from pmflib.base.texts import suggest_file
+from pmflib.store.bucket.caches import find_cache
 from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pmflib.base.errors import SourceError
+from pmflib.base.machine import count_processors
+from pmflib.base.texts import mask_secrets
 from pmflib.cluster.memory import format_bytes
 from pmflib.cluster.workers import find_scheduler
-from pmflib.core.errors import SourceError
-from pmflib.core.machine import count_processors
-from pmflib.core.texts import mask_secrets
 from pmflib.ingest.sources import PACKED, Source, find_sources, recall_digest
 from pmflib.store.dataset import list_file_steps
 from pmflib.store.objects.addresses import is_bucket

@@ -12,14 +12,14 @@ from functools import update_wrapper, wraps
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from pmflib.base.display.progress import divert_functions
+from pmflib.base.errors import LostSchedulerError, PmfError, UnreachableError
+from pmflib.base.events import Notice, send_event
+from pmflib.base.process_usage import ProcessUsage
+from pmflib.base.texts import mask_secrets
 from pmflib.cluster import clients, workers
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.cluster.task_plans import name_tasks
-from pmflib.core.errors import LostSchedulerError, PmfError, UnreachableError
-from pmflib.core.events import Notice, send_event
-from pmflib.core.process_usage import ProcessUsage
-from pmflib.core.texts import mask_secrets
-from pmflib.display.progress import divert_functions
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
+from pmflib.base.errors import ClusterError, ClusterWarning, ConfigError
 from pmflib.cluster import clients
 from pmflib.cluster.clients import (
     LateClient,
@@ -15,7 +16,6 @@ from pmflib.cluster.clients import (
     start_client,
 )
 from pmflib.cluster.workers import share_workers, start_workers, use_workers
-from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
 from pmflib.store.objects.addresses import StoreAccess
 from pmflib_tasks.config import ClusterConfig
 

@@ -9,20 +9,20 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 import pmflib as pmf
-from pmflib.cluster import membership
-from pmflib.cluster.clients import check_workers, count_threads, find_memory, open_client
-from pmflib.cluster.item_maps import map_items
-from pmflib.cluster.maps import run_blocks
-from pmflib.cluster.memory import MemoryPlan
-from pmflib.cluster.versions import find_versions
-from pmflib.core.errors import (
+from pmflib.base.errors import (
     ClusterError,
     ClusterWarning,
     ConfigError,
     LostSchedulerError,
     MemoryPlanError,
 )
-from pmflib.core.events import Notice, listen
+from pmflib.base.events import Notice, listen
+from pmflib.cluster import membership
+from pmflib.cluster.clients import check_workers, count_threads, find_memory, open_client
+from pmflib.cluster.item_maps import map_items
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.versions import find_versions
 from pmflib.store.objects.addresses import StoreAccess
 from pmflib_tasks.config import ClusterConfig
 

@@ -13,10 +13,10 @@ REPOSITORY = Path(__file__).parents[2]
 
 COUNT = """
 import numpy as np
-from pmflib.kernels.em_rows import find_observed
-from pmflib.kernels.scatter import add_dense
-from pmflib.kernels.planes import add_planes, multiply_planes
-from pmflib.kernels.scatter import add_tiles
+from pmflib.counts.kernels.rows import find_observed
+from pmflib.counts.kernels.scatter import add_dense
+from pmflib.counts.kernels.planes import add_planes, multiply_planes
+from pmflib.counts.kernels.scatter import add_tiles
 
 def add_observed(codes, offsets, table):
     add_tiles(*find_observed(codes, offsets), offsets, table)
@@ -67,7 +67,7 @@ ARM = r"""
 import re
 import numpy as np
 from llvmlite import binding
-from pmflib.kernels.planes import add_planes, multiply_planes, pack_planes
+from pmflib.counts.kernels.planes import add_planes, multiply_planes, pack_planes
 
 add_planes(np.zeros((600, 3), np.int8), np.array([0, 2, 4, 6]), np.zeros((6, 6), np.int64))
 binding.initialize_all_targets()
@@ -96,9 +96,9 @@ def test_vector_code__becomes_arm_vector_instructions() -> None:
 PLAIN = """
 import sys
 import numpy as np
-from pmflib.counting import block_counting
-from pmflib.core.blocks import DenseBlock
-from pmflib.counting.block_counting import add_block
+from pmflib.counts import block_counting
+from pmflib.base.blocks import DenseBlock
+from pmflib.counts.block_counting import add_block
 
 block_counting.COMPILE_NS.update(planes=0, tiles=0)
 table = np.zeros((60, 60), np.int64)
@@ -106,7 +106,7 @@ block = DenseBlock(np.zeros((20_000, 20), np.int8))
 print(block_counting.choose_method(block, np.arange(21) * 3))
 add_block(block, np.arange(21) * 3, table)
 assert table[0, 0] == table[0, 57] == 20_000
-print("pmflib.kernels.planes" in sys.modules)
+print("pmflib.counts.kernels.planes" in sys.modules)
 """
 
 
@@ -118,7 +118,7 @@ def test_choose_method__plain_kernels_asked_for() -> None:
 SMALL = """
 import sys
 import numpy as np
-from pmflib.counting.pair_counts import count_pairs
+from pmflib.counts.pair_counts import count_pairs
 
 counts = count_pairs(np.zeros((50_000, 20), np.int8), [3] * 20)
 assert counts.to_dense()[0, 57] == 50_000
@@ -129,8 +129,8 @@ print(sorted(name for name in sys.modules if name.startswith("pmflib.kernels."))
 def test_count_pairs__small_job_compiles_the_plain_scatter_alone() -> None:
     loaded = [
         "pmflib.kernels.llvm",
-        "pmflib.kernels.llvm.saved_code",
-        "pmflib.kernels.readiness",
-        "pmflib.kernels.scatter",
+        "pmflib.base.compiled.saved_code",
+        "pmflib.counts.kernels.readiness",
+        "pmflib.counts.kernels.scatter",
     ]
     assert compile_and_run(SMALL).strip() == str(loaded)

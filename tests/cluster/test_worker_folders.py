@@ -7,10 +7,10 @@ import tempfile
 
 import pytest
 
+from pmflib.base.errors import ConfigError
+from pmflib.base.machine import find_temporary_danger, make_private_folder
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.core.errors import ConfigError
-from pmflib.core.machine import find_temporary_danger, make_private_folder
 from pmflib_flows.health import examine
 from pmflib_tasks.config import ClusterConfig
 

@@ -2,6 +2,8 @@ from functools import partial
 
 import pytest
 
+from pmflib.base.errors import MemoryPlanError
+from pmflib.base.machine import MachineMemory
 from pmflib.cluster.memory import (
     OWN_BYTES,
     ClusterMemory,
@@ -10,9 +12,7 @@ from pmflib.cluster.memory import (
     find_least_limit,
     read_workers,
 )
-from pmflib.core.errors import MemoryPlanError
-from pmflib.core.machine import MachineMemory
-from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
+from pmflib.counts.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.memory import plan_em
 
 GIB = 1 << 30

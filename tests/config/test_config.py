@@ -3,8 +3,8 @@ from datetime import timedelta
 
 import pytest
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.methods import CROWD_METHODS, PAIR_METHODS
+from pmflib.base.errors import ConfigError
+from pmflib.base.methods import CROWD_METHODS, PAIR_METHODS
 from pmflib_tasks.config import (
     CrowdConfig,
     EMConfig,

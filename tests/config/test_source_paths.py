@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmflib.core.errors import ConfigError, SourceError
+from pmflib.base.errors import ConfigError, SourceError
 from pmflib.ingest.options import DATA_SUFFIXES
 from pmflib.ingest.source_paths import (
     check_output,

@@ -30,7 +30,7 @@ RUN = """
 import sys
 from prefect import tags
 from pmflib_flows import etl as flows_etl
-from pmflib.core.errors import QualityError
+from pmflib.base.errors import QualityError
 
 def refuse(*arguments, **options):
     raise QualityError("v1 has moved")

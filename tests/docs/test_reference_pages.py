@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pmflib.core import errors
+from pmflib.base import errors
 from pmflib_flows import exit_codes
 from tests.docs.pages import ROOT
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays, FloatArray, IntArray, list_owners, normalise_blocks
-from pmflib.core.blocks import Block, weigh_rows
+from pmflib.base.arrays import Arrays, FloatArray, IntArray, list_owners, normalise_blocks
+from pmflib.base.blocks import Block, weigh_rows
 from pmflib.em.blocks import ScoreRows
 from pmflib.em.family import Family, State
 from pmflib.model.statistics import sum_fields

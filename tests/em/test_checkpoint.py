@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State
 from pmflib.em.latent_classes import LatentClasses
-from pmflib.solvers import PseudoCounts
-from pmflib.solvers.numeric.squarem import Acceleration
+from pmflib.papers.squarem import Acceleration
 
 FAMILY = LatentClasses(np.array([0, 3]), PseudoCounts(np.zeros(3)))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.core.errors import MemoryPlanError
+from pmflib.base.errors import MemoryPlanError
 from pmflib.em.memory import plan_em
 
 

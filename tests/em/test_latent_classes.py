@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.arrays import FLOOR
-from pmflib.core.blocks import DenseBlock
+from pmflib.base.arrays import FLOOR
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, sum_fields, take_logs
-from pmflib.solvers import PseudoCounts
 from tests.em.class_runs import run_classes
 from tests.reference import e_step, make_codes, make_model, offsets_of, same_bits, tables_of_codes
 

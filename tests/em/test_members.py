@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.comparison import estimate_gain
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.comparison import estimate_gain
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import score_average, score_difference, score_under_classes
 from pmflib.em.latent_classes import Runs, evaluate_models, join_members, split_members

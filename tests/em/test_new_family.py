@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.defaults import LIMITS
+from pmflib.base.defaults import LIMITS
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.family import run_em
 from pmflib.store import sample_blocks

@@ -6,11 +6,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 import pmflib as pmf
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.errors import MemoryPlanError
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.workers import start_workers
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import MemoryPlanError
 from pmflib.em.block_source import BlocksInMemory, load_group, score_block_group
 from pmflib.em.latent_classes import evaluate_group, evaluate_models
 from pmflib.model.statistics import merge_each
@@ -180,7 +180,7 @@ def test_evaluate_group__same_bits_on_any_workers(groups, alone, workers, proces
     assert same_bits(found, alone)
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.base.errors.ConvergenceWarning")
 @pytest.mark.usefixtures("_a_group_per_block")
 def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeypatch):
     def score_slowly(*given):
@@ -189,7 +189,7 @@ def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeyp
 
     # a worker that scores the start takes longer than one that reads: it would get none of the groups
     monkeypatch.setattr("pmflib.em.block_source.score_block_group", score_slowly)
-    monkeypatch.setattr("pmflib.fitting.em_fit.LOCAL_WORK", 0)
+    monkeypatch.setattr("pmflib.fits.em_fit.LOCAL_WORK", 0)
     codes = make_codes(np.random.default_rng(0), 40, CARDINALITIES)
     parts = [write_partition(tmp_path / name, codes, SCHEMA) for name in ("fit", "held")]
     parts[1] = parts[1][:1]

@@ -25,10 +25,10 @@ from typing import Literal
 
 from pmflib.cluster.clients import Client
 from pmflib.store.artefacts import Store
+from pmflib.store.care.verification import verify_store
 from pmflib.store.erasures import list_erased
 from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.run_records import list_records
-from pmflib.store.verification import verify_store
 from pmflib_tasks.config import load_config
 from tests.faults.fault_matrix import note_fault, write_matrix
 from tests.faults.fault_runs import (

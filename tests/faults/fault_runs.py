@@ -19,21 +19,21 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
-from pmflib.core.errors import StoreWarning
-from pmflib.core.json_records import from_json
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.apps.demo.raw_logs import write_rating_log, write_survey
+from pmflib.base.errors import StoreWarning
+from pmflib.base.json_records import from_json
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.checkpoints import load_arrays
 from pmflib.store.file_digests import digest_tree
 from pmflib.store.leases import LEASE_SECONDS
 from pmflib.store.run_records import find_last_run
-from pmflib.synthetic.planted_models import planted_factors
-from pmflib.synthetic.raw_logs import write_rating_log, write_survey
 from pmflib_tasks.config import load_config
-from pmflib_tasks.count import count
-from pmflib_tasks.evaluate import evaluate
-from pmflib_tasks.fit import fit
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.refine import refine
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.evaluate import evaluate
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.refine import refine
 from tests.faults.nursery import LONGEST
 
 ROOT = Path(__file__).parents[2]

@@ -89,7 +89,7 @@ def main() -> None:
     """Serve jobs until standard input ends."""
     # loaded once, for all children
     import pmflib_flows.etl  # noqa: F401
-    import pmflib_tasks.scoring.evaluation  # noqa: F401
+    import pmflib_tasks.stages.evaluation  # noqa: F401
 
     for line in sys.stdin:
         job = json.loads(line)

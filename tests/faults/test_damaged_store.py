@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.base.errors import StoreError
 from pmflib.cluster.workers import start_workers
-from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Store
 from pmflib_tasks.config import ClusterConfig, load_config
-from pmflib_tasks.count import count
-from pmflib_tasks.ingest import ingest
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.ingest import ingest
 from tests.faults.fault_runs import check_store, list_kinds, run_stages, write_config
 
 pytestmark = pytest.mark.slow

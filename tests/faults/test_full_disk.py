@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 from tests.faults.fault_runs import run_stages
 from pmflib_tasks.config import ClusterConfig
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.cluster.workers import start_workers
 
 try:

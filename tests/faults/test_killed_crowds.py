@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.store.checkpoints import load_arrays
-from tests.crowd.label_logs import draw_log
+from tests.apps.crowd.label_logs import draw_log
 from tests.faults.fault_runs import (
     WAIT_SECONDS,
     check_store,

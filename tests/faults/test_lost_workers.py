@@ -17,15 +17,15 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
+from pmflib.base.display.progress import Progress
+from pmflib.base.events import listen
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.core.events import listen
-from pmflib.display.progress import Progress
 from pmflib_tasks.config import ClusterConfig, load_config
-from pmflib_tasks.count import count
-from pmflib_tasks.fit import fit
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.refine import refine
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.refine import refine
 from tests.faults.fault_runs import (
     MAX_PASSES,
     check_store,
@@ -43,7 +43,7 @@ from tests.faults.fault_runs import (
 pytestmark = [
     pytest.mark.slow,
     # runs say that they wait
-    pytest.mark.filterwarnings("ignore::pmflib.core.errors.ClusterWarning"),
+    pytest.mark.filterwarnings("ignore::pmflib.base.errors.ClusterWarning"),
 ]
 
 Undisturbed = tuple[Path, dict[str, str]]

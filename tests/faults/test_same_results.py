@@ -116,7 +116,7 @@ def test_stages__no_client_same_bits(
     for stage in ("count", "refine", "evaluate"):
         monkeypatch.setattr(sys.modules[f"pmflib_tasks.{stage}"], "open_workers", open_nothing)
     monkeypatch.setattr(
-        sys.modules["pmflib_tasks.ingest"], "open_workers_late", lambda *_: nullcontext()
+        sys.modules["pmflib_tasks.stages.ingest"], "open_workers_late", lambda *_: nullcontext()
     )
     path = write_config(tmp_path, small_log, method="pairs", passes=8)
     assert run_stages(path, "nowhere") == expected["long"]

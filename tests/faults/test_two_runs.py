@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pmflib.base.display.progress import Progress
+from pmflib.base.events import listen
 from pmflib.cluster.workers import start_workers
-from pmflib.core.events import listen
-from pmflib.display.progress import Progress
 from pmflib.store.artefacts import Store
 from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import (

@@ -45,7 +45,7 @@ def test_load_while_there_is_room__where_the_address_space_is_limited(limit):
         "import resource, sys\n"
         f"limit = {limit}\n"
         "if limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
-        "from pmflib.core.machine import load_while_there_is_room\n"
+        "from pmflib.base.machine import load_while_there_is_room\n"
         "load_while_there_is_room()\n"
         "print('scipy.special' in sys.modules)\n"
     )

@@ -4,9 +4,10 @@ import os
 
 import pytest
 
-from pmflib.store import caches, leases
-from pmflib.store.objects import bucket as buckets
-from pmflib_tasks.operations import lineage
+from pmflib.store import leases
+from pmflib.store.bucket import bucket as buckets
+from pmflib.store.bucket import caches
+from pmflib_tasks.lineage import lineage
 from tests.faults.faulty_server import FaultyServer
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import forget_cache

@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.model.score_tables import ScoreOptions
+from pmflib.apps.scoring.score_tables import ScoreOptions
 from pmflib.store.file_digests import fetch_all
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.known import find_known_labels
-from pmflib_tasks.labels import find_labels
-from pmflib_tasks.log_names import list_log_names
-from pmflib_tasks.reference import reference
-from pmflib_tasks.score import score
-from pmflib_tasks.worker_model import worker_model
+from pmflib_tasks.crowd.known import find_known_labels
+from pmflib_tasks.crowd.labels import find_labels
+from pmflib_tasks.crowd.log_names import list_log_names
+from pmflib_tasks.crowd.worker_model import worker_model
+from pmflib_tasks.scoring.score import score
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.reference import reference
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import describe_access
 from tests.pipelines import run_to_model
@@ -104,7 +104,7 @@ def test_score_and_labels__what_workers_write_reaches_the_stage(
     cluster, bucket, tmp_path, monkeypatch
 ):
     movies, found = make_movies(6), []
-    monkeypatch.setattr("pmflib.store.caches.UPLOAD_SECONDS", 0.0)
+    monkeypatch.setattr("pmflib.store.bucket.caches.UPLOAD_SECONDS", 0.0)
     for name, path in (("disk", "store"), ("bucket", f"s3://{bucket}/stores/one")):
         crowd = {"method": "mv_em", "known": "gold.csv"}
         sections = {"store": {"path": path, "folds": 8}, "crowd": crowd}

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pmflib as pmf
-from pmflib.core.errors import (
+from pmflib.base.errors import (
     ConfigError,
     MemoryPlanError,
     RankError,

@@ -23,7 +23,7 @@ from prefect.client.schemas.filters import (
 from prefect.logging.handlers import APILogWorker
 from prefect.states import Scheduled
 
-from pmflib.core.errors import ConfigError, QualityError
+from pmflib.base.errors import ConfigError, QualityError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
 from pmflib_flows import etl as flows_etl

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pmflib.apps.scoring.score_tables import ScoreOptions
+from pmflib.base.errors import QualityError, SourceError
 from pmflib.cluster.workers import start_workers
-from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.sample_origins import find_sample
-from pmflib.model.score_tables import ScoreOptions
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import append_record, find_record, list_records
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import ClusterConfig, load_config
-from pmflib_tasks.evaluate import evaluate
-from pmflib_tasks.reference import reference
-from pmflib_tasks.score import score
+from pmflib_tasks.scoring.score import score
+from pmflib_tasks.stages.evaluate import evaluate
+from pmflib_tasks.stages.reference import reference
 from tests.factories import call_command
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, run_to_model
 

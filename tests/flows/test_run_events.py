@@ -5,19 +5,19 @@ import sys
 
 import pytest
 
+from pmflib.base.errors import QualityError, SourceError
 from pmflib.cluster.workers import share_workers
-from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import make_config
-from pmflib_tasks.count import count
-from pmflib_tasks.fit import fit
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.lineage import EVENTS, unseal_event
+from pmflib_tasks.lineage.lineage import EVENTS, unseal_event
 from pmflib_tasks.stage import open_store
-from tests.operations.event_schema import check_event
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
+from tests.lineage.event_schema import check_event
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 FINDING = {
@@ -206,7 +206,7 @@ def test_record_run__a_file_that_cannot_be_written_is_a_warning(config):
 
 
 def test_record_run__the_library_is_named_where_it_lacks(config, monkeypatch):
-    from pmflib.core.errors import ConfigError
+    from pmflib.base.errors import ConfigError
 
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
     lineage = config.lineage.model_copy(update={"events": "client"})

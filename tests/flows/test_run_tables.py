@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 import pmflib as pmf
-from pmflib.core.comparison import PairedGain, compare_candidates
-from pmflib.core.weights import WeightSums
-from pmflib.fitting.pair_agreement import PairAgreement
+from pmflib.base.comparison import PairedGain, compare_candidates
+from pmflib.base.weights import WeightSums
+from pmflib.fits.pair_agreement import PairAgreement
 from pmflib_flows.run_tables import make_quality_tables, make_run_tables, make_target_tables
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.gate_decision import AssessedGain
+from pmflib_tasks.gate.gate_decision import AssessedGain
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
-from pmflib_tasks.scoring.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
+from pmflib_tasks.target.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
 
 FITTED: dict[str, Any] = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3}
 FITTED |= {"converged": True}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pmflib.counting.pair_counts import count_pairs
+from pmflib.counts.pair_counts import count_pairs
 from pmflib_tasks.guards.dependence_guards import (
     Dependence,
     compare_dependence,

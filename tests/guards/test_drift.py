@@ -3,8 +3,8 @@ import pytest
 import scipy.stats
 
 import pmflib as pmf
-from pmflib.core.hashing import assign_folds
-from pmflib.counting.pair_counts import count_pairs
+from pmflib.base.hashing import assign_folds
+from pmflib.counts.pair_counts import count_pairs
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig

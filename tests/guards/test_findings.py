@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.core.errors import QualityError, SourceError
+from pmflib.base.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_tasks.config import GuardLimits, QualityConfig
 from pmflib_tasks.guards.findings import (

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from pmflib.core.errors import SourceError, UnreachableError
+from pmflib.base.errors import SourceError, UnreachableError
 from pmflib.ingest import file_systems
 from pmflib.ingest.sources import Source, find_sources, open_source
 
@@ -81,7 +81,7 @@ def test_find_sources__odd_files(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_find_sources__folder_without_permission(request):
     program = (
-        "import os, sys\nfrom pmflib.core.errors import SourceError\nfrom pmflib.ingest.sources import find_sources\n"
+        "import os, sys\nfrom pmflib.base.errors import SourceError\nfrom pmflib.ingest.sources import find_sources\n"
         "os.setuid(65534)\ntry:\n    find_sources(sys.argv[1])\nexcept SourceError as error:\n    print(error)\n"
     )
     # the folders of pytest are closed to others, and another run of it would close them again

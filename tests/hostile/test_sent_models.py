@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 import pmflib as pmf
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 from tests.pipelines import make_schema
 
@@ -21,7 +21,7 @@ REFUSE = """
 import sys
 from pathlib import Path
 import pmflib as pmf
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 try:
     pmf.JointPMF.load(sys.argv[1])
 except StoreError:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmflib.core.errors import SourceError
+from pmflib.base.errors import SourceError
 from pmflib.ingest.sources import digest_source, find_sources, recall_digest, take_marks
 from pmflib.store.objects.addresses import open_objects
 from tests.flows.nights import Nights, draw_ratings, make_movies

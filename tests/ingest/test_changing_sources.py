@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError, SourceError
+from pmflib.base.errors import SchemaError, SourceError
 from pmflib.ingest import readers, sources
 from pmflib.ingest.csv import rows
 from pmflib.ingest.dataset.building import build_dataset

@@ -118,7 +118,7 @@ def test_check_data__long_and_keyed(tmp_path):
 
 
 def test_check_data__values_beyond_those_that_are_listed_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.schema.drafting.value_counts.MAX_TRACKED", 2)
+    monkeypatch.setattr("pmflib.schema.value_counts.MAX_TRACKED", 2)
     (tmp_path / "x.csv").write_text("a\n" + "\n".join(map(str, range(20))) + "\n")
     schema = pmf.Schema((pmf.Variable("a", ("low", "high"), edges=(10.0,)),))
     config = SourceOptions(path="x", layout="wide")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.core.errors import SourceError
+from pmflib.base.errors import SourceError
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows

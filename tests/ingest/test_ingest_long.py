@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError, SourceError
+from pmflib.base.errors import SchemaError, SourceError
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset import spills
 from pmflib.ingest.dataset.accounts import combine_accounts
@@ -405,7 +405,7 @@ def fnv(text):
 
 @given(st.lists(st.binary(max_size=12), max_size=20))
 def test_read_identifiers__hash_and_marks_equal_the_slow_ones(texts):
-    from pmflib.core.hashing import mix_hashes
+    from pmflib.base.hashing import mix_hashes
 
     got = read_identifiers(pa.array([b"pad", *texts], pa.binary())[1:])
     stripped = [text.strip() for text in texts]

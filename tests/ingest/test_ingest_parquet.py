@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.core.errors import SourceError
+from pmflib.base.errors import SourceError
 from pmflib.ingest import readers
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows

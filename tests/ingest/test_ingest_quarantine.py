@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.accounts import (
     Account,
     DatasetAccount,

@@ -11,9 +11,9 @@ from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.wide import encode_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.schema_draft import draft_schema
 from pmflib.ingest.sources import find_sources
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
+from pmflib.surveys.drafting.schema_draft import draft_schema
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from pmflib.core.errors import SourceError, UnreachableError
+from pmflib.base.errors import SourceError, UnreachableError
 from pmflib.ingest import sources
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows

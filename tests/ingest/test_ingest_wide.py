@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.blocks import concatenate_blocks
-from pmflib.core.errors import SchemaError, SourceError
-from pmflib.core.hashing import assign_folds
+from pmflib.base.blocks import concatenate_blocks
+from pmflib.base.errors import SchemaError, SourceError
+from pmflib.base.hashing import assign_folds
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset.accounts import combine_accounts
 from pmflib.ingest.dataset.assembly import assemble_samples

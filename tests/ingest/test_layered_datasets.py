@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset import layering
 from pmflib.ingest.dataset.building import build_dataset

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SourceError
+from pmflib.base.errors import SourceError
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import find_sources

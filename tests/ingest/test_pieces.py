@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.errors import SourceError
+from pmflib.base.errors import SourceError
 from pmflib.ingest import chunks, splitting
 from pmflib.ingest.chunks import FileChunk, choose_ranges
 from pmflib.ingest.csv.rows import find_data

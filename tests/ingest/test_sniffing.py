@@ -2,10 +2,10 @@
 
 import pytest
 
-from pmflib.core.errors import SourceError
-from pmflib.ingest import sniffing
+from pmflib.base.errors import SourceError
+from pmflib.ingest.csv import sniffing
+from pmflib.ingest.csv.sniffing import detect_encoding, sniff_source
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sniffing import detect_encoding, sniff_source
 from pmflib.ingest.sources import find_sources
 
 WIDE = SourceOptions(path="x", layout="wide")

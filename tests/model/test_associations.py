@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.base.errors import SchemaError
 from pmflib.model.associations import expect_values, measure_associations, measure_in_counts
 from tests.reference import make_model
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.base.errors import SchemaError
 from pmflib.model.conditions import encode_conditions, find_unseen
-from tests.model.questions.question_models import SCHEMA, make_pets, make_survey, tabulate
+from tests.answering.question_models import SCHEMA, make_pets, make_survey, tabulate
 
 
 def test_encode_conditions__labels_codes_and_collections():

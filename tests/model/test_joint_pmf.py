@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.errors import MemoryPlanError, SchemaError, StoreError
+from pmflib.base.errors import MemoryPlanError, SchemaError, StoreError
 from pmflib.model import joint_pmf, mixture
 from pmflib.store.zarr_arrays import read_arrays
 from tests.reference import (

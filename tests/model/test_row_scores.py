@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.base.errors import SchemaError
 from pmflib.model.row_scores import BATCH_ROWS, RowScorer
-from pmflib.synthetic.planted_models import planted_factors
 
 
 def make_model(sizes, rank, *, seed=0, concentration=0.5):

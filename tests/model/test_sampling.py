@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import RankError, SchemaError
+from pmflib.base.errors import RankError, SchemaError
 from pmflib.model.sampling import check_parameters, choose_variables, sample_answers, sample_codes
 
 CARDINALITIES = np.array([3, 2, 5, 4])

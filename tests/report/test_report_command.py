@@ -3,7 +3,7 @@ import json
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib_flows.commands.report import report
 
 

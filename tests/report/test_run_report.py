@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.core.errors import StoreError
-from pmflib.fitting.pair_agreement import PairAgreement, PairDeparture
+from pmflib.base.errors import StoreError
+from pmflib.fits.pair_agreement import PairAgreement, PairDeparture
 from pmflib.store.artefacts import Store
-from pmflib.store.collection import collect
+from pmflib.store.care.collection import collect
 from pmflib.store.run_records import (
     RunRecord,
     append_record,

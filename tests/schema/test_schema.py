@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError, SchemaWarning
+from pmflib.base.errors import SchemaError, SchemaWarning
 from tests.reference import tables_of_codes
 
 SMOKES = pmf.Variable("smokes", ("no", "yes"))

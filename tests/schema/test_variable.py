@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.base.errors import SchemaError
 from pmflib.schema.variable import MISSING, UNDECODABLE, UNKNOWN
 
 RATING = pmf.Variable("rating", ("1", "2", "3", "4", "5"), (1.0, 2.0, 3.0, 4.0, 5.0))

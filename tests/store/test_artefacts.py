@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from pmflib.core.errors import StoreError, StoreWarning
+from pmflib.base.errors import StoreError, StoreWarning
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import digest_tree, seal
 from pmflib.store.leases import LEASE_SECONDS, find_process_space, hold_lease

@@ -5,19 +5,19 @@ import threading
 
 import pytest
 
-from pmflib.core.errors import StoreError, UnreachableStoreError
+from pmflib.base.errors import StoreError, UnreachableStoreError
 from pmflib.store.artefacts import Store
+from pmflib.store.bucket import packs
+from pmflib.store.bucket.bucket import Bucket
+from pmflib.store.care.collection import collect, list_unfinished
+from pmflib.store.care.copying import copy_store
+from pmflib.store.care.verification import verify_store
 from pmflib.store.checkpoints import KIND_FILE
-from pmflib.store.collection import collect, list_unfinished
-from pmflib.store.copying import copy_store
 from pmflib.store.erasures import list_erased
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.objects import packs
-from pmflib.store.objects.bucket import Bucket
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.run_records import COLLECTIONS, find_live, list_records
-from pmflib.store.verification import verify_store
 from tests.object_store import forget_cache, read_bucket, replace_packed
 from tests.store.test_collection import build, record, run_nights
 from tests.store.test_copying import erase, fill

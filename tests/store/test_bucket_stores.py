@@ -8,17 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store import leases
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.caches import UPLOAD_SECONDS, drop_unused, find_local_path, name_for_workers
+from pmflib.store.bucket import packs
+from pmflib.store.bucket.bucket import Bucket
+from pmflib.store.bucket.caches import (
+    UPLOAD_SECONDS,
+    drop_unused,
+    find_local_path,
+    name_for_workers,
+)
+from pmflib.store.care.collection import list_unfinished
 from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
-from pmflib.store.collection import list_unfinished
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
 from pmflib.store.leases import hold_lease, list_leases
-from pmflib.store.objects import packs
-from pmflib.store.objects.bucket import Bucket
 from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
 from pmflib.store.sample_blocks import BlockReference
@@ -222,7 +227,7 @@ def test_drop_unused__the_oldest_first_and_none_in_use(address):
 
 
 def test_checkpoints__go_on_elsewhere_and_are_gone_when_it_is_done(address, monkeypatch, tmp_path):
-    monkeypatch.setattr("pmflib.store.caches.UPLOAD_SECONDS", 0.0)
+    monkeypatch.setattr("pmflib.store.bucket.caches.UPLOAD_SECONDS", 0.0)
     assert UPLOAD_SECONDS > 0
 
     def stop(folder, work):

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.core.errors import StoreError
-from pmflib.store import collection
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import NO_KINDS, Store
-from pmflib.store.collection import collect
+from pmflib.store.care import collection
+from pmflib.store.care.collection import collect
+from pmflib.store.care.verification import verify_store
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
-from pmflib.store.verification import verify_store
 
 RUN = RunRecord("run", "kept", "", "then", "now", "", {})
 

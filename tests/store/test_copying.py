@@ -9,10 +9,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from pmflib.core.errors import ConfigError, StoreError
+from pmflib.base.errors import ConfigError, StoreError
 from pmflib.store.artefacts import NO_KINDS, Entry, Reference, Store, identify
-from pmflib.store.collection import collect
-from pmflib.store.copying import EVENTS, MOST_BYTES, copy_store
+from pmflib.store.care.collection import collect
+from pmflib.store.care.copying import EVENTS, MOST_BYTES, copy_store
+from pmflib.store.care.verification import verify_store
 from pmflib.store.erasures import (
     Erasure,
     Replacement,
@@ -26,7 +27,6 @@ from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.objects.local_folder import LocalFolder, digest_file
 from pmflib.store.run_records import append_record, find_live, keep_page, list_records
-from pmflib.store.verification import verify_store
 from tests.store.test_collection import RUN, build, list_left, record, run_nights
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import StoreError
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions, write_dataset
 from pmflib.store.sample_blocks import read_block

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Store
 from pmflib.store.file_digests import (
     check_artefact,

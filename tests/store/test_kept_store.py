@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.counting.pair_counts import PairCounts
+from pmflib.counts.pair_counts import PairCounts
 from pmflib.store.artefacts import Store
 from pmflib_tasks.guards.stored_checks import PAIRS
 from tests.factories import call_command

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pmflib.core.errors import StoreError, StoreWarning
+from pmflib.base.errors import StoreError, StoreWarning
 from pmflib.store import leases
 from pmflib.store.erasures import stay_alone
 from pmflib.store.leases import LEASE_SECONDS, drop_leases, hold_lease, list_leases

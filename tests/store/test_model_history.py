@@ -2,7 +2,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.model_history import (
     check_published,

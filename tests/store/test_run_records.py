@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import seal, unseal
 from pmflib.store.run_records import (

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.blocks import DenseBlock, SparseBlock
-from pmflib.core.errors import StoreError
+from pmflib.base.blocks import DenseBlock, SparseBlock
+from pmflib.base.errors import StoreError
 from pmflib.store.file_digests import digest_tree
 from pmflib.store.sample_blocks import (
     list_blocks,

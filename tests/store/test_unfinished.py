@@ -3,7 +3,7 @@ import os
 import pytest
 
 from pmflib.store.artefacts import Store
-from pmflib.store.collection import list_unfinished
+from pmflib.store.care.collection import list_unfinished
 
 
 def interrupt(store, kind):

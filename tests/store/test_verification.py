@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.exports import remember_export
+from pmflib.store.care.exports import remember_export
+from pmflib.store.care.verification import verify_store
 from pmflib.store.file_digests import seal, unseal, write_fingerprint
 from pmflib.store.leases import hold_lease
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.objects.local_folder import digest_file, mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live
-from pmflib.store.verification import verify_store
 
 RUN = RunRecord("run", "promoted", "better", "then", "now", "digest", {})
 

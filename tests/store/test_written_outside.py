@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Store
-from pmflib.store.copying import copy_store
-from pmflib.store.exports import list_exports, remember_export
+from pmflib.store.care.copying import copy_store
+from pmflib.store.care.exports import list_exports, remember_export
 from pmflib.store.objects.local_folder import digest_file
 
 

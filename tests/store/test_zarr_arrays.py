@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.store.zarr_arrays import (
     create_array,
     open_group,

@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import StoreError
-from pmflib.counting.pair_counts import load_singles
-from pmflib.counting.worker_pair_counts import WorkerPairCounts
-from pmflib.crowd.pipeline.fitting import PAIRS
-from pmflib.crowd.pipeline.label_tables import load_crowd_model
-from pmflib.crowd.pipeline.worker_models import MODEL as WORKER_MODEL
-from pmflib.crowd.pipeline.worker_models import WorkerModel
+from pmflib.apps.crowd.stored.fitting import PAIRS
+from pmflib.apps.crowd.stored.label_tables import load_crowd_model
+from pmflib.apps.crowd.stored.log_names import load_log_names
+from pmflib.apps.crowd.stored.worker_models import MODEL as WORKER_MODEL
+from pmflib.apps.crowd.stored.worker_models import WorkerModel
+from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
+from pmflib.apps.scoring.score_tables import ScoreOptions
+from pmflib.base.errors import StoreError
+from pmflib.counts.pair_counts import load_singles
 from pmflib.ingest import chunks
-from pmflib.ingest.dataset.log_names import load_log_names
 from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read_part
 from pmflib.ingest.dataset.spills import LEVELS_FILE, Spill, read_spill_list
 from pmflib.ingest.splitting import read_splits
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
-from pmflib.model.score_tables import ScoreOptions
 from pmflib.store.artefacts import Store
+from pmflib.store.care.verification import verify_store
 from pmflib.store.dataset import (
     LEVEL_COUNTS,
     SAMPLES,
@@ -32,24 +33,23 @@ from pmflib.store.dataset import (
 from pmflib.store.file_digests import find_changes, read_checked
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_sample_counts
-from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays
 from pmflib_flows.commands.crowd import hand_over
-from pmflib_tasks.answer import answer
 from pmflib_tasks.config import make_config, make_crowd
-from pmflib_tasks.count import count
-from pmflib_tasks.crowd_model import crowd_model, worker_pairs
-from pmflib_tasks.evaluate import evaluate
-from pmflib_tasks.fit import fit
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.labels import find_labels
-from pmflib_tasks.log_names import list_log_names
-from pmflib_tasks.reference import reference
-from pmflib_tasks.refine import refine
-from pmflib_tasks.score import score
-from pmflib_tasks.select import select
-from pmflib_tasks.worker_model import worker_model
-from tests.crowd.label_logs import draw_log
+from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
+from pmflib_tasks.crowd.labels import find_labels
+from pmflib_tasks.crowd.log_names import list_log_names
+from pmflib_tasks.crowd.worker_model import worker_model
+from pmflib_tasks.questions.answer import answer
+from pmflib_tasks.scoring.score import score
+from pmflib_tasks.selection.select import select
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.evaluate import evaluate
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.reference import reference
+from pmflib_tasks.stages.refine import refine
+from tests.apps.crowd.label_logs import draw_log
 from tests.pipelines import draw_codes, make_schema
 
 SIZES = (3, 2, 4)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from pmflib.store.run_records import RunRecord, now
-from pmflib_tasks.count import count
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.quality import check_quality, read_findings
+from pmflib_tasks.guards.quality import check_quality, read_findings
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, change, draw_codes, make_schema
 
 SIZES = (3, 2, 4, 2)

@@ -1,8 +1,8 @@
 import pytest
 
-from pmflib.core.errors import ConfigError, SchemaError
-from pmflib_tasks.ingest import ingest
+from pmflib.base.errors import ConfigError, SchemaError
 from pmflib_tasks.stage import stage
+from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import make_schema
 
 

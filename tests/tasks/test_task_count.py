@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import MemoryPlanError
-from pmflib_tasks.count import count
-from pmflib_tasks.ingest import ingest
+from pmflib.base.errors import MemoryPlanError
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of
 from tests.reference import pair_table
 
@@ -36,7 +36,7 @@ def test_count__equals_a_loop_over_the_rows(counted, workers):
 def test_count__second_call_counts_nothing(counted, workers, monkeypatch):
     config, dataset, _ = counted
     first = count.fn(config, dataset, workers)
-    monkeypatch.setattr("pmflib_tasks.count.count_stored_pairs", None)
+    monkeypatch.setattr("pmflib_tasks.stages.count.count_stored_pairs", None)
     assert count.fn(config, dataset, workers) == first
 
 
@@ -54,7 +54,7 @@ def test_count__from_a_base_counts_the_difference(counted, workers, tmp_path, mo
     (tmp_path / "data" / "b.csv").write_text(as_wide(more))
     grown = ingest.fn(config, workers)
     full = count.fn(config, grown, workers)
-    monkeypatch.setattr("pmflib_tasks.count.count_stored_pairs", None)
+    monkeypatch.setattr("pmflib_tasks.stages.count.count_stored_pairs", None)
     # so little is counted without workers
     changed = count.fn(config, grown, "", (dataset, base))
     loaded = load(config, changed)

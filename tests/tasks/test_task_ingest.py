@@ -3,11 +3,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.core.errors import SchemaError, SourceError
-from pmflib.core.events import listen
-from pmflib.display.progress import Progress
+from pmflib.base.display.progress import Progress
+from pmflib.base.errors import SchemaError, SourceError
+from pmflib.base.events import listen
 from pmflib.ingest.dataset import build_steps
-from pmflib_tasks.ingest import ingest
+from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 
 SIZES = (3, 2, 4)

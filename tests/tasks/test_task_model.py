@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.answering.weighing import weigh_model
+from pmflib.base.arrays import FLOOR
+from pmflib.base.display.progress import Progress
+from pmflib.base.errors import MemoryPlanError, RankError, SchemaError
+from pmflib.base.events import listen
 from pmflib.cluster.memory import ClusterMemory
-from pmflib.core.arrays import FLOOR
-from pmflib.core.errors import MemoryPlanError, RankError, SchemaError
-from pmflib.core.events import listen
-from pmflib.display.progress import Progress
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.weighing import weigh_model
-from pmflib_tasks.fit import fit
-from pmflib_tasks.refine import refine
-from pmflib_tasks.refit import WARM_PATIENCE
+from pmflib_tasks.gate.refit import WARM_PATIENCE
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.refine import refine
 from tests.pipelines import (
     as_wide,
     change,
@@ -135,9 +135,9 @@ def test_refine__continues_from_the_last_pass(fitted, workers, monkeypatch):
 def test_refine__warm_ends_soon_and_inherits_the_weight_of_its_start(fitted, workers, monkeypatch):
     config, stages = fitted
     inputs = stages["dataset"], stages["counts"], stages["model"]
-    monkeypatch.setattr("pmflib_tasks.refine.weigh_model", None)
+    monkeypatch.setattr("pmflib_tasks.stages.refine.weigh_model", None)
     # few samples are refitted as patiently as they are fitted
-    monkeypatch.setattr("pmflib_tasks.refit.is_plenty", lambda *sizes: True)
+    monkeypatch.setattr("pmflib_tasks.gate.refit.is_plenty", lambda *sizes: True)
     saved, save = [], Checkpoint.save
     monkeypatch.setattr(
         Checkpoint, "save", lambda self, state: (saved.append(state), save(self, state))
@@ -149,8 +149,8 @@ def test_refine__warm_ends_soon_and_inherits_the_weight_of_its_start(fitted, wor
     assert len(saved) <= saved[-1].best_pass + WARM_PATIENCE
     assert max(saved[-1].held_out) >= saved[-1].held_out[0]
     # without workers it is the same to the bit
-    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
-    monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)
+    monkeypatch.setattr("pmflib_tasks.stages.refine.VERSION", 0)
+    monkeypatch.setattr("pmflib_tasks.stages.refine.open_workers", open_nothing)
     assert refine.fn(config, *inputs, workers).digest == warm.digest
 
 
@@ -181,7 +181,7 @@ def refine_again(config, stages, workers):
 
 def test_refine__start_and_pseudo_count_are_chosen(fitted, workers, monkeypatch):
     config, stages = fitted
-    monkeypatch.setattr("pmflib.fitting.em_fit.LOCAL_WORK", 0)
+    monkeypatch.setattr("pmflib.fits.em_fit.LOCAL_WORK", 0)
     long = change(config, em={"max_passes": 30})
     summary = summary_of(config, refine_again(long, stages, workers))
     notes = summary["notes"]
@@ -190,8 +190,8 @@ def test_refine__start_and_pseudo_count_are_chosen(fitted, workers, monkeypatch)
     reasons = [each["reason"] for each in summary["comparisons"]]
     assert reasons == notes[: len(reasons)]
     # on workers and in this process alike
-    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
-    monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)
+    monkeypatch.setattr("pmflib_tasks.stages.refine.VERSION", 0)
+    monkeypatch.setattr("pmflib_tasks.stages.refine.open_workers", open_nothing)
     alone = refine_again(long, stages, workers)
     assert summary_of(config, alone)["notes"] == notes
 
@@ -225,14 +225,14 @@ def test_refine__average_of_members(fitted, workers, monkeypatch):
     model = load_model(config, reference)
     check_model(model, model.schema, 3 * config.model.rank)
     assert (model.origin["average"], model.origin["final"]) == (3, True)
-    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
-    monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)
+    monkeypatch.setattr("pmflib_tasks.stages.refine.VERSION", 0)
+    monkeypatch.setattr("pmflib_tasks.stages.refine.open_workers", open_nothing)
     assert refine_again(several, stages, workers).digest == reference.digest
 
 
 def test_refine__average_is_distilled(fitted, workers, monkeypatch):
     config, stages = fitted
-    monkeypatch.setattr("pmflib_tasks.refine.distil", partial(pmf.distil, n_samples=500))
+    monkeypatch.setattr("pmflib_tasks.stages.refine.distil", partial(pmf.distil, n_samples=500))
     small = change(config, em={"members": 2, "distil": 3, "max_passes": 15})
     reference = refine_again(small, stages, workers)
     model = load_model(config, reference)

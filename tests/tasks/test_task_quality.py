@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import QualityError
+from pmflib.base.errors import QualityError
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.count import count
 from pmflib_tasks.guards.findings import hold_back
+from pmflib_tasks.guards.quality import check_quality, read_findings
 from pmflib_tasks.guards.stored_checks import read_nights
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.quality import check_quality, read_findings
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 
 SIZES = (3, 2, 4, 2)

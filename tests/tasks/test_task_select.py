@@ -2,20 +2,20 @@ import json
 
 import pytest
 
-from pmflib.core.comparison import Comparison
-from pmflib.core.errors import ConfigError
-from pmflib.core.events import listen
-from pmflib.display.progress import Progress
-from pmflib.fitting.ranks import by_samples, fit_runs
-from pmflib.fitting.ranks.sample_fits import fit_samples
+from pmflib.base.comparison import Comparison
+from pmflib.base.display.progress import Progress
+from pmflib.base.errors import ConfigError
+from pmflib.base.events import listen
+from pmflib.fits.ranks import by_samples, fit_runs
+from pmflib.fits.ranks.sample_fits import fit_samples
 from pmflib.store.artefacts import Reference
 from pmflib.store.lineage import trace
 from pmflib_flows import etl
-from pmflib_tasks import select as stage
-from pmflib_tasks.count import count
-from pmflib_tasks.fit import fit
-from pmflib_tasks.ingest import ingest
-from pmflib_tasks.select import COMPARISONS, select, settle
+from pmflib_tasks.selection import select as stage
+from pmflib_tasks.selection.select import COMPARISONS, select, settle
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 
 SIZES = (3, 2, 4, 2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
-from pmflib.crowd import LabelLog
+from pmflib.apps.crowd import LabelLog
 
 FLOOR = 1e-6
 """Least probability of a label, as the spectral method of Zhang and others has it."""

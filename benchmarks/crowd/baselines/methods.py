@@ -17,7 +17,7 @@ from benchmarks.crowd.baselines.common import Found, Log, make_log
 from benchmarks.crowd.baselines.minimax import run_minimax
 from benchmarks.crowd.baselines.spectral import run_spectral
 from benchmarks.crowd.baselines.tensor import run_tensor
-from pmflib.crowd import LabelLog, read_labels
+from pmflib.apps.crowd import LabelLog, read_labels
 
 BASELINES: dict[str, Callable[[Log, np.random.Generator], Found]] = {
     "TensorADMM": run_tensor,

@@ -10,7 +10,7 @@ import scipy.sparse
 from scipy.optimize import linear_sum_assignment
 
 from benchmarks.crowd.baselines.common import Found, Log, find_posterior
-from pmflib.solvers.numeric.least_squares import project_simplex, solve_simplex_least_squares
+from pmflib.papers.least_squares import project_simplex, solve_simplex_least_squares
 
 SWEEPS = 500
 INNER = 10

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib_flows.commands.history import find_recorded_name
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 
@@ -156,10 +156,10 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
     """Verify that everything the manifest and the run history refer to exists and is unchanged."""
+    from pmflib.store.care.verification import REMEDIES, verify_store
     from pmflib.store.erasures import list_erased
     from pmflib.store.lineage import is_needed, list_collected_runs
-    from pmflib.store.verification import REMEDIES, verify_store
-    from pmflib_tasks.operations.lineage import unseal_event
+    from pmflib_tasks.lineage.lineage import unseal_event
     from pmflib_tasks.stage import open_store
 
     store = open_store(load_pipeline(config))

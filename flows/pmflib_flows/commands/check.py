@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.display.summary import percent
+from pmflib.base.display.summary import percent
+from pmflib.base.errors import ConfigError, SchemaError
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json
 from pmflib_flows.exit_codes import EXIT_CODES
 from pmflib_flows.tables import make_table
@@ -53,9 +53,9 @@ def check(
     and unknown levels of each variable; columns that are not in the schema; and files whose format differs from the
     options. For data without a pipeline.toml, encoding, delimiter, header and decimals are detected.
     """
+    from pmflib.ingest.csv.sniffing import sniff_source
     from pmflib.ingest.data_checks import check_data
     from pmflib.ingest.options import SchemaOptions, SourceOptions, make_source
-    from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
     from pmflib.schema import Schema
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmflib.core.errors import ConfigError
+from pmflib.base.errors import ConfigError
 from pmflib_flows.console import AsJson, SafeConsole, out, print_json
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def copy(
     Every file is compared with its digest. STORE_B is valid at all times; an interrupted copy continues with the same
     command. Artefacts that may contain samples erased from STORE_A are deleted from STORE_B.
     """
-    from pmflib.display.progress_bars import draw_progress
-    from pmflib.store.copying import copy_store
+    from pmflib.base.display.progress_bars import draw_progress
+    from pmflib.store.care.copying import copy_store
 
     source = _open(store_a)
     with draw_progress(SafeConsole(stderr=True, quiet=as_json)):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 
 counts = typer.Typer(
@@ -38,10 +38,10 @@ def export(
 
     The recipient adds up such files with `pmflib.read_counts`. Tell the printed digest by another way than the file.
     """
-    from pmflib.counting.pair_counts import PairCounts
-    from pmflib.counting.stored_tables import PAIRS
+    from pmflib.counts.pair_counts import PairCounts
+    from pmflib.counts.stored_tables import PAIRS
     from pmflib.ingest.source_paths import check_output
-    from pmflib.store.exports import remember_export
+    from pmflib.store.care.exports import remember_export
     from pmflib.store.run_records import find_last_run
     from pmflib_tasks.stage import open_store
 

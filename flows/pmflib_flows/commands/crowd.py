@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.options import CrowdOptions, option
+from pmflib.base.errors import ConfigError
+from pmflib.base.options import CrowdOptions, option
 from pmflib_flows.commands.crowd_tags import label_tags
 from pmflib_flows.console import (
     AsJson,
@@ -170,9 +170,9 @@ def crowd(
         if not as_json:
             for note in notes:
                 out.print(f"review: {note}")
-    from pmflib.crowd.pipeline.summaries import KnownSummary, LabelSummary
-    from pmflib.store.caches import find_local_path
-    from pmflib.store.exports import remember_export
+    from pmflib.apps.crowd.stored.summaries import KnownSummary, LabelSummary
+    from pmflib.store.bucket.caches import find_local_path
+    from pmflib.store.care.exports import remember_export
     from pmflib_flows.crowd import crowd_flow
     from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
     from pmflib_tasks.stage import open_store
@@ -218,8 +218,8 @@ def list_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     """Write a configuration for the given options; returns notes on what was detected."""
+    from pmflib.ingest.csv.sniffing import sniff_source
     from pmflib.ingest.options import make_source
-    from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
     from pmflib_tasks.config import make_crowd
     from pmflib_tasks.config.loading import draft_config, relate, relate_path

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pmflib.core.errors import ConfigError
+from pmflib.base.errors import ConfigError
 from pmflib_flows.console import out, print_json, progress_shown
 
 TAKEN = (
@@ -53,10 +53,10 @@ def label_tags(
     ConfigError
         If an option does not apply to tags, or the folder is that of a pipeline.
     """
-    from pmflib.crowd.pipeline.tag_files import read_tag_files, write_tags
-    from pmflib.crowd.tags import aggregate_tags
+    from pmflib.apps.crowd.tags.tag_files import read_tag_files, write_tags
+    from pmflib.apps.crowd.tags.tags import aggregate_tags
+    from pmflib.ingest.csv.sniffing import sniff_source
     from pmflib.ingest.options import make_source
-    from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
 
     if strange := [options[name] for name in given if name not in TAKEN]:

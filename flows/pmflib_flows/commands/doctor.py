@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pmflib.core.errors import (
+from pmflib.base.errors import (
     ClusterError,
     ConfigError,
     MemoryPlanError,
@@ -16,7 +16,7 @@ from pmflib.core.errors import (
     SourceError,
     StoreError,
 )
-from pmflib.core.texts import show_text
+from pmflib.base.texts import show_text
 from pmflib_flows.console import AsJson, ConfigPath, out, print_json
 from pmflib_flows.exit_codes import EXIT_CODES
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.texts import show_text
+from pmflib.base.errors import ConfigError
+from pmflib.base.texts import show_text
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib_flows.tables import DIGITS, make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Store
-    from pmflib_tasks.operations.erasure.certificates import (
+    from pmflib_tasks.erasure.certificates import (
         Certificate,
         ErasureState,
         RawFile,
         WrittenOutside,
     )
-    from pmflib_tasks.operations.erasure.mentions import Mention
+    from pmflib_tasks.erasure.mentions import Mention
 
 FILES_SHOWN = 10
 """Maximum number of raw files listed; `--json` has all."""
@@ -65,9 +65,9 @@ def erase(
 
     Without identifiers, complete an interrupted erasure.
     """
-    from pmflib_tasks.erase import erase as erase_from_pipeline
-    from pmflib_tasks.operations.erasure import removal
-    from pmflib_tasks.operations.erasure.label_logs import holds_labels
+    from pmflib_tasks.erasure import removal
+    from pmflib_tasks.erasure.erase import erase as erase_from_pipeline
+    from pmflib_tasks.erasure.label_logs import holds_labels
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -108,7 +108,7 @@ def erase(
 
 def _find(store: Store, identifiers: list[str], as_json: bool) -> None:
     """List the lines that mention one of the identifiers."""
-    from pmflib_tasks.operations.erasure.mentions import find_mentions
+    from pmflib_tasks.erasure.mentions import find_mentions
 
     if not any(each.strip() for each in identifiers):
         raise ConfigError(

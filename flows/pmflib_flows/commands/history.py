@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmflib.core.errors import ConfigError, StoreError
-from pmflib.display.summary import format_value
+from pmflib.base.display.summary import format_value
+from pmflib.base.errors import ConfigError, StoreError
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib_flows.tables import DIGITS, make_table
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pmflib.store.artefacts import Store
     from pmflib.store.run_records import RunRecord
-    from pmflib_tasks.guards.label_differences import LabelDifference
-    from pmflib_tasks.guards.run_differences import (
+    from pmflib_tasks.crowd.label_differences import LabelDifference
+    from pmflib_tasks.gate.run_differences import (
         FileChanges,
         RunDifference,
         SchemaChanges,
@@ -132,7 +132,7 @@ def _shorten(reason: str) -> str:
 
 def _count_new_files(records: Sequence[RunRecord]) -> dict[int, int]:
     """Count the files of each run that are new or changed since the run before, by run number."""
-    from pmflib_tasks.guards.run_differences import compare_files
+    from pmflib_tasks.gate.run_differences import compare_files
 
     reading = [record for record in records if record.inputs]
     counts = {record.number: len(record.inputs) for record in reading[:1]}
@@ -154,7 +154,7 @@ def diff(
 ) -> None:
     """Compare two runs: rows, files, schema, options, distributions, pairs, model and scores."""
     from pmflib.store.lineage import list_collected_runs
-    from pmflib_tasks.guards.run_differences import compare_runs
+    from pmflib_tasks.gate.run_differences import compare_runs
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -387,7 +387,7 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Delete artefacts that no kept run, live model or current run needs; run records are kept."""
-    from pmflib.store.collection import collect
+    from pmflib.store.care.collection import collect
     from pmflib_tasks.stage import open_store
 
     found = collect(open_store(load_pipeline(config)), keep_runs, dry_run=dry_run)

@@ -10,7 +10,7 @@ import typer
 
 from pmflib_flows.console import AsJson, out, print_json
 from pmflib_flows.option_objects import takes_options
-from pmflib_tasks.draft_options import DraftOptions
+from pmflib_tasks.drafting.draft_options import DraftOptions
 
 NOTES_SHOWN = 20
 """Maximum number of notes printed for review; the configuration contains all of them."""
@@ -35,7 +35,7 @@ def infer(
     Encoding, delimiter, header and decimals of CSV files are detected unless given, and unusual values are noted for
     review.
     """
-    from pmflib_tasks.drafting import draft_pipeline
+    from pmflib_tasks.drafting.drafting import draft_pipeline
 
     drafted = draft_pipeline(path, output, options)
     schema, notes = drafted.schema, drafted.notes

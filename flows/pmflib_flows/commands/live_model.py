@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.texts import list_some, show_text
+from pmflib.base.errors import ConfigError
+from pmflib.base.texts import list_some, show_text
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json, progress_shown
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def score(
 
 def print_answer(answer: dict[str, Any], as_json: bool) -> None:
     """Print the account of results on samples, what needs a sentence in one."""
-    from pmflib.scoring.accounts import describe_unknown
+    from pmflib.apps.scoring.accounts import describe_unknown
 
     if as_json:
         print_json(answer)
@@ -131,9 +131,9 @@ def _score_alone(
     model: Path, data: str, output: Path, as_json: bool, **options: Any
 ) -> dict[str, Any]:
     """Score files with a given model."""
-    from pmflib.display.progress import report_progress
+    from pmflib.apps.scoring.file_scoring import score_file
+    from pmflib.base.display.progress import report_progress
     from pmflib.model import JointPMF
-    from pmflib.scoring.file_scoring import score_file
 
     with progress_shown(as_json):
         on_piece = partial(report_progress, "score")
@@ -217,8 +217,8 @@ def _check_output(
     config: PipelineConfig, output: Path | None, *read: str | None, is_table: bool = False
 ) -> None:
     """Check, before hours of work, that an output is none of the files read and can be written."""
+    from pmflib.apps.scoring.outputs import check_output_folder
     from pmflib.ingest.source_paths import check_output
-    from pmflib.scoring.outputs import check_output_folder
     from pmflib.store.table_files import check_suffix
 
     if output is None:
@@ -257,12 +257,12 @@ def publish_answer(
     -------
     The account, with the paths of the parts and the output.
     """
-    from pmflib.scoring.described_columns import describe_columns
-    from pmflib.scoring.outputs import mark_files, publish_parts
-    from pmflib.store.exports import remember_export
+    from pmflib.apps.scoring.outputs import mark_files, publish_parts
+    from pmflib.store.care.exports import remember_export
     from pmflib.store.file_digests import fetch_all
-    from pmflib.store.statistics_output import WRITTEN
     from pmflib.store.table_files import hold_output, join_files
+    from pmflib.surveys.statistics_files.described_columns import describe_columns
+    from pmflib.surveys.statistics_files.statistics_output import WRITTEN
     from pmflib_tasks.stage import load_schema, open_store
 
     store = open_store(config)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib_flows.commands.history import find_recorded_name
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib_flows.tables import DIGITS, make_table
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pmflib.store.artefacts import Store
     from pmflib.store.model_history import ModelStanding
     from pmflib_tasks.config import PipelineConfig
-    from pmflib_tasks.gate_decision import Assessed
+    from pmflib_tasks.gate.gate_decision import Assessed
 
 RunNumber = Annotated[
     int | None, typer.Argument(min=1, help="Number of a run, as shown by `pmf models`.")
@@ -65,7 +65,7 @@ def _describe_standings(found: Sequence[ModelStanding], store: Store) -> list[di
 
 def _make_table(found: Sequence[ModelStanding]) -> Group:
     """Build the table of models, the newest last."""
-    from pmflib_tasks.gate_decision import GateNumbers
+    from pmflib_tasks.gate.gate_decision import GateNumbers
 
     gates = [GateNumbers.find(each.record.facts) for each in found]
     rows = [

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmflib.core.errors import ConfigError, MemoryPlanError
+from pmflib.base.errors import ConfigError, MemoryPlanError
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib_flows.exit_codes import EXIT_CODES
 
 if TYPE_CHECKING:
     from pmflib_tasks.config import PipelineConfig
-    from pmflib_tasks.operations.planning import RunPlan
+    from pmflib_tasks.planning.planning import RunPlan
 
 COLUMNS = ("stage", "tasks", "memory of a worker", "of the client", "time", "by run")
 
@@ -63,7 +63,7 @@ def plan(
         show_accuracy(load_pipeline(config), accuracy, as_json=as_json)
         return
     from pmflib.cluster.workers import share_workers
-    from pmflib_tasks.operations.planning import PlannedWorkers, plan_run
+    from pmflib_tasks.planning.planning import PlannedWorkers, plan_run
     from pmflib_tasks.small_runs import describe_place, is_small
 
     pipeline = load_pipeline(config)
@@ -84,7 +84,7 @@ def plan(
 
 def show_accuracy(config: PipelineConfig, accuracy: float, *, as_json: bool) -> None:
     """Print the number of samples for an error of answers, and the error of those of the live model."""
-    from pmflib_tasks.operations.accuracy import plan_accuracy
+    from pmflib_tasks.planning.accuracy import plan_accuracy
 
     found, n_samples = plan_accuracy(config, accuracy)
     error = found.find_error(n_samples)
@@ -117,8 +117,8 @@ def read_size(name: str, text: str) -> int:
 
 def show_plan(found: RunPlan, where: str, *, as_json: bool) -> None:
     """Print a plan, and where a run would work; empty if its workers are assumed."""
+    from pmflib.base.display.summary import format_seconds
     from pmflib.cluster.memory import format_bytes
-    from pmflib.display.summary import format_seconds
     from pmflib_flows.tables import make_table
 
     there = found.workers

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmflib.core.errors import ConfigError, PmfError, StoreError
+from pmflib.base.errors import ConfigError, PmfError, StoreError
 from pmflib_flows.commands.history import find_run
 from pmflib_flows.console import AsJson, ConfigPath, err, load_pipeline, out, print_json
 
 if TYPE_CHECKING:
+    from pmflib.answering.answers import Answer
+    from pmflib.answering.comparison import AnswerComparison
+    from pmflib.answering.evidence import Evidence
     from pmflib.cluster.clients import Client
     from pmflib.model import JointPMF
-    from pmflib.model.questions.answers import Answer
-    from pmflib.model.questions.comparison import AnswerComparison
-    from pmflib.model.questions.evidence import Evidence
     from pmflib.store.artefacts import Reference, Store
 
 
@@ -150,8 +150,8 @@ class _Asker:
         self.options: dict[str, Any] = {"budget": budget, "client": client}
 
     def open(self, run: str) -> tuple[JointPMF, Evidence | None]:
+        from pmflib.answering.evidence import open_evidence
         from pmflib.model import JointPMF
-        from pmflib.model.questions.evidence import open_evidence
 
         reference = self.find(run)
         if self.store.find(reference.identity) is None:
@@ -182,8 +182,8 @@ def _count_all(
     models: list[tuple[JointPMF, Evidence | None]], asked: list[str | None], source: str
 ) -> None:
     """Count what all questions need in one pass over the samples; invalid questions are reported in their turn."""
-    from pmflib.model.questions.answering import list_requests
-    from pmflib.model.questions.question import bind_question, parse_question
+    from pmflib.answering.answering import list_requests
+    from pmflib.answering.question import bind_question, parse_question
 
     for model, evidence in models:
         if evidence is None:
@@ -196,7 +196,7 @@ def _count_all(
         if source == "both":
             requests = evidence.expand(requests)
         if (seconds := evidence.plan(requests)) > LONG:
-            from pmflib.display.summary import format_seconds
+            from pmflib.base.display.summary import format_seconds
 
             err.print(
                 f"counting in {evidence.n_rows:,} samples: about {format_seconds(seconds)} of one core, kept for the "
@@ -211,8 +211,8 @@ def _answer(
     origin: str,
     options: dict[str, Any],
 ) -> Answer | AnswerComparison:
-    from pmflib.model.questions.answering import ask
-    from pmflib.model.questions.comparison import compare_answers
+    from pmflib.answering.answering import ask
+    from pmflib.answering.comparison import compare_answers
 
     assert question is not None
     (model, evidence), *others = models

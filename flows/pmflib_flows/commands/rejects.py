@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 
 
@@ -21,7 +21,7 @@ def quarantine(
     """Write the rows that do not fit the schema to a file: file, row, reason, column and raw text."""
     from pmflib.ingest.dataset.quarantine import export_quarantine
     from pmflib.ingest.source_paths import check_output
-    from pmflib.store.exports import remember_export
+    from pmflib.store.care.exports import remember_export
     from pmflib.store.run_records import find_last_run, name_labelling
     from pmflib.store.table_files import check_suffix, hold_output
     from pmflib_tasks.stage import open_store

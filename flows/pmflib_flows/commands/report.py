@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib_flows.commands.history import find_recorded_name, find_run
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 
@@ -30,7 +30,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a run as one HTML page: data, model or labels, scores, changes, checks and lineage."""
-    from pmflib.store.exports import remember_export
+    from pmflib.store.care.exports import remember_export
     from pmflib.store.run_records import list_records
     from pmflib_tasks.report.figures import save_figures
     from pmflib_tasks.report.page import write_page

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pmflib.core.errors import ConfigError, StoreError
-from pmflib.display.summary import format_seconds
+from pmflib.base.display.summary import format_seconds
+from pmflib.base.errors import ConfigError, StoreError
 from pmflib_flows.commands.erase import describe_erasure_state
 from pmflib_flows.console import (
     AsJson,
@@ -114,14 +114,14 @@ def demo(
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or its last labels, and the artefacts of its stages."""
-    from pmflib.crowd.pipeline.summaries import LabelSummary
-    from pmflib.store.collection import list_unfinished
+    from pmflib.apps.crowd.stored.summaries import LabelSummary
+    from pmflib.store.care.collection import list_unfinished
     from pmflib.store.model_history import describe_live
     from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
     from pmflib_flows.run_tables import make_labels_table, show_run
-    from pmflib_tasks.operations.erasure.certificates import describe_erasures
-    from pmflib_tasks.publish import locate_for_people
-    from pmflib_tasks.publish_labels import name_for_people
+    from pmflib_tasks.crowd.publish_labels import name_for_people
+    from pmflib_tasks.erasure.certificates import describe_erasures
+    from pmflib_tasks.gate.publish import locate_for_people
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -201,7 +201,7 @@ def _list_usage(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def _find_worth(store: Store, live: Reference) -> dict[str, Any]:
     """Return the number of rows that the live model counts for in answers, as text, and how it was estimated."""
-    from pmflib.model.questions.equivalent_samples import find_equivalent_samples
+    from pmflib.answering.equivalent_samples import find_equivalent_samples
     from pmflib.store.zarr_arrays import read_arrays
 
     try:

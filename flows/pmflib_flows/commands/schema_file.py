@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.base.errors import ConfigError, SchemaError
 from pmflib_flows.console import AsJson, out, print_json
 
 if TYPE_CHECKING:
-    from pmflib.schema.drafted_schema import DraftedSchema
-    from pmflib.schema.drafting.value_counts import ValueCounts
+    from pmflib.schema.value_counts import ValueCounts
+    from pmflib.surveys.drafting.drafted_schema import DraftedSchema
 
 schema = typer.Typer(help="Show or change a drafted schema.", add_completion=False)
 
@@ -29,7 +29,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the decision on every column with its reason, or all levels of one column."""
-    from pmflib.schema.drafted_schema import DraftedSchema
+    from pmflib.surveys.drafting.drafted_schema import DraftedSchema
 
     drafted = DraftedSchema.load(path)
     names = list(drafted.columns) if column is None else [drafted.check_name(column)]
@@ -69,8 +69,8 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change a column of a schema and rewrite schema.md; data are read if new bins or levels need them."""
-    from pmflib.ingest.schema_edits import ColumnEdit, edit_column, edit_missing
-    from pmflib.schema.drafted_schema import DraftedSchema
+    from pmflib.surveys.drafting.drafted_schema import DraftedSchema
+    from pmflib.surveys.drafting.schema_edits import ColumnEdit, edit_column, edit_missing
 
     drafted = DraftedSchema.load(path)
     if role is not None and role not in ROLES:
@@ -80,8 +80,8 @@ def set_(
 
     def read(names: Sequence[str]) -> Mapping[str, ValueCounts]:
         from pmflib.ingest.options import make_source
-        from pmflib.ingest.schema_draft import count_values
         from pmflib.ingest.sources import find_sources
+        from pmflib.surveys.drafting.schema_draft import count_values
 
         source = make_source(_find_source(drafted, path, file))
         was_read.append(str(source.path))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pmflib.core.errors import ConfigError, StoreError
+from pmflib.base.errors import ConfigError, StoreError
 from pmflib_flows.console import AsJson, ConfigPath, err, load_pipeline, out, print_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pmflib.fitting.three_step_results import ThreeSteps
+    from pmflib.inference.three_steps.three_step_results import ThreeSteps
     from pmflib.model import JointPMF
     from pmflib_tasks.config import PipelineConfig
-    from pmflib_tasks.scoring.sample_relations import KnownSamples
+    from pmflib_tasks.three_steps.sample_relations import KnownSamples
 
 
 def three_steps(
@@ -68,7 +68,7 @@ def three_steps(
     sampling units, or replicate weights.
     """
     from pmflib.store.table_files import check_suffix
-    from pmflib_tasks.scoring.sample_relations import read_table
+    from pmflib_tasks.three_steps.sample_relations import read_table
 
     outcomes, covariates = outcome or [], covariate or []
     if not outcomes and not covariates:
@@ -114,8 +114,8 @@ def _open(config: PipelineConfig) -> tuple[JointPMF, KnownSamples]:
     """Load the live model and the samples to which it was fitted."""
     from pmflib.model import JointPMF
     from pmflib.store.run_records import find_live, find_run_of
-    from pmflib_tasks.scoring.sample_relations import read_samples
     from pmflib_tasks.stage import open_store
+    from pmflib_tasks.three_steps.sample_relations import read_samples
 
     store = open_store(config)
     if (live := find_live(store, config.name)) is None:
@@ -141,7 +141,7 @@ def _relate(
     options: dict[str, Any],
 ) -> dict[str, ThreeSteps]:
     """Compute the results by outcome; that of the covariates is "classes"."""
-    from pmflib.fitting.three_steps import class_regression, distal_outcome
+    from pmflib.inference.three_steps.three_steps import class_regression, distal_outcome
 
     shared: dict[str, Any] = {"design": known.design, "fitted": known.fitted, **options}
     found: dict[str, ThreeSteps] = {

@@ -78,7 +78,7 @@ class CsvFeed:
         return {number: self._mangled.pop(number) for number in numbers}
 
     def _add(self, data: bytes) -> None:
-        from pmflib.kernels.texts import scan_records
+        from pmflib.ingest.kernels.texts import scan_records
 
         self._ready += data
         if len(self._rest) > 4 * CSV_BYTES:

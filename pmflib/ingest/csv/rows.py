@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from pmflib.core.arrays import IntArray
-from pmflib.core.errors import SourceError
+from pmflib.base.arrays import IntArray
+from pmflib.base.errors import SourceError
 from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.csv.byte_stream import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from pmflib.core.errors import StoreError
-from pmflib.core.weights import WeightSums
+from pmflib.base.errors import StoreError
+from pmflib.base.weights import WeightSums
 from pmflib.ingest.options import REASONS
 from pmflib.store.sample_writer import WrittenSamples
 

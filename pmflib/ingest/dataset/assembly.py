@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray
-from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
-from pmflib.core.errors import SchemaError, SourceError, StoreError
-from pmflib.core.hashing import HashArray
+from pmflib.base.arrays import BoolArray, FloatArray, IntArray
+from pmflib.base.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
+from pmflib.base.errors import SchemaError, SourceError, StoreError
+from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.accounts import Account, StepSummary
 from pmflib.ingest.dataset.identifiers import hash_identifiers
 from pmflib.ingest.dataset.quarantine import (
@@ -31,11 +31,11 @@ from pmflib.ingest.dataset.quarantine import (
     raw_text,
 )
 from pmflib.ingest.dataset.sample_folds import find_folds, hash_samples
-from pmflib.ingest.dataset.sample_weights import find_decimals
 from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, Spill, find_levels
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.schema import MISSING, Schema
 from pmflib.store.sample_writer import SampleWriter
+from pmflib.surveys.design.columns import find_decimals
 
 
 def assemble_samples(

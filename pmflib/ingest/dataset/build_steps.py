@@ -10,15 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pmflib.apps.crowd.stored.log_names import NAMES_FILE, LogNames, narrow_schema
+from pmflib.base.hashing import HashArray
 from pmflib.cluster.maps import report_count
-from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
-from pmflib.ingest.dataset.log_names import NAMES_FILE, LogNames, narrow_schema
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.sample_folds import seed_file
-from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.ingest.dataset.spills import read_spill_list, write_levels
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
@@ -26,6 +25,7 @@ from pmflib.ingest.sources import find_digest
 from pmflib.ingest.splitting import FilePart
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, identify
+from pmflib.surveys.design.columns import name_unit
 
 R = TypeVar("R")
 

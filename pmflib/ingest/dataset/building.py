@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from pmflib.base.errors import MisrememberedError, PmfError
+from pmflib.base.hashing import HashArray
 from pmflib.cluster.clients import Client, check_workers
 from pmflib.cluster.item_maps import map_items, recall_items
 from pmflib.cluster.maps import listen_to_counts
-from pmflib.core.errors import MisrememberedError, PmfError
-from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import (
     DatasetAccount,
     StepSummary,
@@ -45,7 +45,6 @@ from pmflib.ingest.dataset.layering import (
     split_keys,
     supersede_samples,
 )
-from pmflib.ingest.dataset.sample_weights import name_replicates
 from pmflib.ingest.dataset.spills import Spill, list_spills
 from pmflib.ingest.options import DatasetOptions
 from pmflib.ingest.sources import (
@@ -59,9 +58,10 @@ from pmflib.ingest.sources import (
 from pmflib.ingest.splitting import FilePart, split_files
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
-from pmflib.store.caches import find_local_path
+from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import FileStep, open_layer, sum_weights, write_dataset, write_layers
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib.surveys.design.columns import name_replicates
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
 """Length of a day by time format: numbers are in seconds, instants in microseconds."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import BoolArray
-from pmflib.core.hashing import HashArray
+from pmflib.base.arrays import BoolArray
+from pmflib.base.hashing import HashArray
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.csv.byte_stream import choose_separator
 from pmflib.ingest.dataset.identifiers import Identifiers, hash_identifiers, read_identifiers

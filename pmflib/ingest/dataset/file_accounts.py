@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import IntArray
-from pmflib.core.errors import StoreError
+from pmflib.base.arrays import IntArray
+from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.accounts import Account, StepSummary, TimeSpan
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.artefacts import Reference, Store

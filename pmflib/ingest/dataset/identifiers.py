@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import BoolArray, IntArray
-from pmflib.core.hashing import HashArray, mix_hashes
+from pmflib.base.arrays import BoolArray, IntArray
+from pmflib.base.hashing import HashArray, mix_hashes
 from pmflib.ingest.sources import Source
 from pmflib.schema.variable import as_text
 from pmflib.store.sample_blocks import read_identifier_texts
@@ -48,7 +48,7 @@ class Identifiers:
 
 def read_identifiers(column: pa.Array) -> Identifiers:
     """Read a column of identifiers; numbers are formatted like levels, 5.0 as "5"."""
-    from pmflib.kernels.texts import EMPTY, FOREIGN, PADDED
+    from pmflib.ingest.kernels.texts import EMPTY, FOREIGN, PADDED
 
     texts = as_binary(column)
     hashes, marks = _hash(texts)
@@ -115,7 +115,7 @@ def hash_identifiers(texts: pa.BinaryArray) -> HashArray:
 
 def read_sample_hashes(path: Path) -> HashArray:
     """Hashes of the identifiers of a stored partition, uint64, in the order of its rows."""
-    from pmflib.kernels.texts import hash_texts
+    from pmflib.ingest.kernels.texts import hash_texts
 
     texts, lengths = read_identifier_texts(path)
     ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
@@ -151,7 +151,7 @@ def view_texts(texts: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArra
 
 
 def _hash(texts: pa.BinaryArray) -> tuple[HashArray, npt.NDArray[Any]]:
-    from pmflib.kernels.texts import hash_texts
+    from pmflib.ingest.kernels.texts import hash_texts
 
     hashes = np.empty(len(texts), np.uint64)
     marks = np.empty(len(texts), np.uint8)

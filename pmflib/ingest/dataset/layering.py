@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.base.hashing import HashArray
+from pmflib.base.json_records import from_json
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
-from pmflib.core.hashing import HashArray
-from pmflib.core.json_records import from_json
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.identifiers import HASH_BITS, list_keys, make_keys, read_sample_hashes
 from pmflib.ingest.dataset.spills import Spill, is_among
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.caches import find_local_path
+from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import FileStep, Layer, list_file_steps, list_layers, read_content
 from pmflib.store.sample_blocks import SAMPLE_COUNTS, read_sample_counts
 

@@ -15,20 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import ConfigError
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.errors import ConfigError
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary, TimeFormat, TimeSpan
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
-from pmflib.ingest.dataset.sample_weights import (
-    find_decimals,
-    list_design_columns,
-    read_units,
-    read_weight_column,
-)
 from pmflib.ingest.dataset.spills import UNITS, WEIGHT, SpillWriter
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
@@ -36,6 +30,12 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
 from pmflib.store.dataset import LEVEL_COUNTS
+from pmflib.surveys.design.columns import (
+    find_decimals,
+    list_design_columns,
+    read_units,
+    read_weight_column,
+)
 
 LEFT_OUT = -4
 """Index of variables that the schema leaves out."""

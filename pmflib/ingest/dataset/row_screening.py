@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pmflib.core.arrays import BoolArray, IntArray
-from pmflib.core.errors import SchemaError, SourceError
+from pmflib.base.arrays import BoolArray, IntArray
+from pmflib.base.errors import SchemaError, SourceError
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.quarantine import QuarantineWriter, field_text, raw_text

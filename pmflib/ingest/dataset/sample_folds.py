@@ -6,8 +6,8 @@ import hashlib
 
 import numpy as np
 
-from pmflib.core.arrays import IntArray
-from pmflib.core.hashing import HashArray, mix_hashes
+from pmflib.base.arrays import IntArray
+from pmflib.base.hashing import HashArray, mix_hashes
 
 
 def seed_file(name: str) -> int:

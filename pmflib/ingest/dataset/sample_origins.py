@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.errors import SourceError, StoreError
+from pmflib.base.errors import SourceError, StoreError
 from pmflib.ingest.dataset.identifiers import hash_identifiers, make_keys
 from pmflib.ingest.dataset.spills import Spill
 from pmflib.store.artefacts import Entry, Reference, Store

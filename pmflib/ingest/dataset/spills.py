@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import BoolArray, IntArray
-from pmflib.core.errors import StoreError
-from pmflib.core.hashing import HashArray
-from pmflib.core.json_files import parse_json
-from pmflib.core.json_records import from_json
+from pmflib.base.arrays import BoolArray, IntArray
+from pmflib.base.errors import StoreError
+from pmflib.base.hashing import HashArray
+from pmflib.base.json_files import parse_json
+from pmflib.base.json_records import from_json
 from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, list_keys, make_keys
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs

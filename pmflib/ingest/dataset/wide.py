@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.core.hashing import HashArray, mix_hashes
-from pmflib.core.texts import list_near
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.errors import ConfigError, SchemaError
+from pmflib.base.hashing import HashArray, mix_hashes
+from pmflib.base.texts import list_near
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
@@ -24,13 +24,6 @@ from pmflib.ingest.dataset.identifiers import Identifiers, as_binary, count_form
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.sample_folds import find_folds, hash_samples
-from pmflib.ingest.dataset.sample_weights import (
-    find_decimals,
-    list_design_columns,
-    read_replicate_columns,
-    read_units,
-    read_weight_column,
-)
 from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, SpillWriter
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
@@ -39,6 +32,13 @@ from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_writer import SampleWriter
+from pmflib.surveys.design.columns import (
+    find_decimals,
+    list_design_columns,
+    read_replicate_columns,
+    read_units,
+    read_weight_column,
+)
 
 
 def encode_wide(

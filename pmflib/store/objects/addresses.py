@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pmflib.core.errors import ConfigError, PmfError, UnreachableStoreError
-from pmflib.store.objects.bucket import Bucket
+from pmflib.base.errors import ConfigError, PmfError, UnreachableStoreError
+from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.objects.interface import Objects
 from pmflib.store.objects.local_folder import LocalFolder
 

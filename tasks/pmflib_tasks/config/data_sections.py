@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from pmflib.core.json_records import from_json
+from pmflib.base.json_records import from_json
 from pmflib.ingest.options import REASONS, Section
 from pmflib.store.objects.addresses import check_address
 

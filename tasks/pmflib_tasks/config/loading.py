@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from pmflib.core.errors import ConfigError
-from pmflib.core.methods import PAIR_METHODS, SAMPLE_METHODS
+from pmflib.base.errors import ConfigError
+from pmflib.base.methods import PAIR_METHODS, SAMPLE_METHODS
 from pmflib.ingest.options import SourceOptions, abridge, validate_section
 from pmflib.ingest.source_paths import escape_text
 from pmflib_tasks.config.model_sections import QUICK, CrowdConfig

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pmflib.core.defaults import LABEL_LIMITS, LIMITS
-from pmflib.core.errors import ConfigError
-from pmflib.core.method_options import MethodChoice, configure_method
-from pmflib.core.methods import (
+from pmflib.base.defaults import LABEL_LIMITS, LIMITS
+from pmflib.base.errors import ConfigError
+from pmflib.base.method_options import MethodChoice, configure_method
+from pmflib.base.methods import (
     CROWD_METHODS,
     MEMBER_START_METHODS,
     ORDINAL_METHODS,
@@ -240,7 +240,7 @@ class CrowdConfig(Section):
         str,
         AfterValidator(lambda name: find_method(list_pipeline_methods(), name).name),
         Field(
-            description="As `pmflib.crowd.aggregate` knows it.\n"
+            description="As `pmflib.apps.crowd.aggregate` knows it.\n"
             + describe_methods(list_pipeline_methods())
         ),
     ] = "auto"
@@ -280,7 +280,7 @@ class CrowdConfig(Section):
 
     @property
     def choice(self) -> MethodChoice:
-        """Return the method, with its options if any are given, as `pmflib.crowd.aggregate` takes it."""
+        """Return the method, with its options if any are given, as `pmflib.apps.crowd.aggregate` takes it."""
         options = self.method_options
         return {"name": self.method, **options} if options else self.method
 

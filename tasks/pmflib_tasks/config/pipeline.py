@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.core.method_options import MethodChoice
-from pmflib.core.methods import MEMBER_START_METHODS, SAMPLE_METHODS
-from pmflib.core.texts import mask_secrets
+from pmflib.base.errors import ConfigError, SchemaError
+from pmflib.base.method_options import MethodChoice
+from pmflib.base.methods import MEMBER_START_METHODS, SAMPLE_METHODS
+from pmflib.base.texts import mask_secrets
 from pmflib.ingest.options import DatasetOptions, SchemaOptions, Section, SourceOptions, abridge
 from pmflib.ingest.source_paths import escape_text, read_as_text, would_find_store
 from pmflib.schema import Schema

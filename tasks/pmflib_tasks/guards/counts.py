@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.arrays import (
+from pmflib.base.arrays import (
     BoolArray,
     FloatArray,
     IntArray,

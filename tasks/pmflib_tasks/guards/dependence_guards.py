@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, list_owners, sum_pairs
-from pmflib.core.blocks import SparseBlock
-from pmflib.counting.block_counting import add_block
+from pmflib.base.arrays import FloatArray, IntArray, list_owners, sum_pairs
+from pmflib.base.blocks import SparseBlock
+from pmflib.counts.block_counting import add_block
 from pmflib.schema import Schema
 from pmflib_tasks.guards.counts import HALF, LEAST_COUNTED, iterate_pairs
 from pmflib_tasks.guards.findings import Measurement

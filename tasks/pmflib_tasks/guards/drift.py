@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks, sum_pairs
-from pmflib.display.summary import percent
+from pmflib.base.arrays import BoolArray, FloatArray, IntArray, sum_blocks, sum_pairs
+from pmflib.base.display.summary import percent
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.schema import Schema
 from pmflib_tasks.config import QualityConfig

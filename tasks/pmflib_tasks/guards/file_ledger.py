@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import IntArray
-from pmflib.core.hashing import HashArray
-from pmflib.display.summary import percent
+from pmflib.base.arrays import IntArray
+from pmflib.base.display.summary import percent
+from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.assembly import SpilledRows, read_spilled_rows
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.ingest.dataset.identifiers import hash_identifiers

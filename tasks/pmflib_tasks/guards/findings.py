@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from pmflib.core.errors import QualityError, SourceError
+from pmflib.base.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_tasks.config import GuardLimits, QualityConfig
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import IntArray
-from pmflib.display.summary import percent
+from pmflib.base.arrays import IntArray
+from pmflib.base.display.summary import percent
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.guards.findings import Measurement
 from pmflib_tasks.guards.row_guards import (

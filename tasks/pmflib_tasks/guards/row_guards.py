@@ -9,8 +9,8 @@ from statistics import median
 
 import numpy as np
 
-from pmflib.core.texts import abridge_names, list_some
-from pmflib.display.summary import percent
+from pmflib.base.display.summary import percent
+from pmflib.base.texts import abridge_names, list_some
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig

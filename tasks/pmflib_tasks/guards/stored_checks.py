@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import BoolArray, IntArray
-from pmflib.core.errors import StoreError
-from pmflib.core.json_files import parse_json
-from pmflib.core.json_records import from_json
-from pmflib.counting.cell_changes import merge_changes
-from pmflib.counting.pair_counts import PairCounts, load_fold_singles, load_shape
-from pmflib.counting.stored_tables import StoredTables
+from pmflib.base.arrays import BoolArray, IntArray
+from pmflib.base.errors import StoreError
+from pmflib.base.json_files import parse_json
+from pmflib.base.json_records import from_json
+from pmflib.counts.cell_changes import merge_changes
+from pmflib.counts.pair_counts import PairCounts, load_fold_singles, load_shape
+from pmflib.counts.stored_tables import StoredTables
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import find_summary, read_files
 from pmflib.ingest.dataset.layering import join_keys

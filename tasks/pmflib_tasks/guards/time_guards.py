@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
-from pmflib.display.summary import percent
+from pmflib.base.display.summary import percent
 from pmflib.ingest.dataset.accounts import TimeSpan
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.guards.findings import Measurement

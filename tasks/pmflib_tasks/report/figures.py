@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pmflib.core.comparison import Comparison, format_setting
-from pmflib.core.errors import PmfError
-from pmflib.core.texts import show_text
-from pmflib.counting.figures import MOST_BARS, plot_missingness, plot_support
-from pmflib.crowd.summaries import plot_accuracies
-from pmflib.display import drawing
-from pmflib.display.drawing import Axes, plot_calibration, plot_confusion_matrix, plot_gains
-from pmflib.fitting.bivariate_residuals import LEVEL
-from pmflib.fitting.figures import plot_passes, plot_ranks, plot_residual_pairs
+from pmflib.apps.crowd.summaries import plot_accuracies
+from pmflib.base.comparison import Comparison, format_setting
+from pmflib.base.display import drawing
+from pmflib.base.display.drawing import Axes, plot_calibration, plot_confusion_matrix, plot_gains
+from pmflib.base.errors import PmfError
+from pmflib.base.texts import show_text
+from pmflib.counts.figures import MOST_BARS, plot_missingness, plot_support
+from pmflib.fits.figures import plot_passes, plot_ranks, plot_residual_pairs
+from pmflib.inference.checks.bivariate_residuals import LEVEL
 from pmflib.model.figures import plot_associations, plot_profiles, plot_states
 from pmflib_tasks.report.data_report import DataReport
 from pmflib_tasks.report.label_report import LabelReport
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, VariableScore
 from pmflib_tasks.report.run_report import RunReport
 from pmflib_tasks.report.sentences import as_count, as_percent
-from pmflib_tasks.scoring.target_report import TargetReport
+from pmflib_tasks.target.target_report import TargetReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.parquet as pq
 
-from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.crowd.pipeline.summaries import LabelSummary
+from pmflib.apps.crowd.stored.summaries import LabelSummary
+from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import check_file
 

@@ -11,27 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray
-from pmflib.core.comparison import Comparison
-from pmflib.counting.groups import load_groups, pick_variables
-from pmflib.counting.pair_counts import load_shape
-from pmflib.display.summary import SummaryTable
-from pmflib.fitting.fit_statistics import (
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.comparison import Comparison
+from pmflib.base.display.summary import SummaryTable
+from pmflib.counts.groups import load_groups, pick_variables
+from pmflib.counts.pair_counts import load_shape
+from pmflib.fits.fit_statistics import (
     HeldOutScore,
     describe_likelihood,
     tabulate_statistics,
 )
-from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
-from pmflib.fitting.recorded_errors import list_intervals
+from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
+from pmflib.inference.errors.recorded import list_intervals
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
-from pmflib_tasks.scoring.evaluation import SCORES
-from pmflib_tasks.scoring.target_report import TargetReport
-from pmflib_tasks.scoring.value_errors import list_error_rows
+from pmflib_tasks.gate.value_errors import list_error_rows
+from pmflib_tasks.stages.evaluation import SCORES
+from pmflib_tasks.target.target_report import TargetReport
 
 STATE_LEVELS = 20
 """Maximum number of levels listed per state."""

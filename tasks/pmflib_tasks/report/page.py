@@ -8,14 +8,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmflib.base.display.drawing import write_text
+from pmflib.base.display.summary import format_seconds
+from pmflib.base.errors import PmfError
+from pmflib.base.texts import mask_secrets, show_text
 from pmflib.cluster.memory import format_bytes
-from pmflib.core.errors import PmfError
-from pmflib.core.texts import mask_secrets, show_text
-from pmflib.display.drawing import write_text
-from pmflib.display.summary import format_seconds
-from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS
+from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS
 from pmflib.store.objects.local_folder import replace_file
-from pmflib_tasks.guards.run_differences import flatten
+from pmflib_tasks.gate.run_differences import flatten
 from pmflib_tasks.report.data_report import REASONS
 from pmflib_tasks.report.figures import (
     DARK,
@@ -34,7 +34,7 @@ from pmflib_tasks.report.sentences import (
     summarise_run,
     summarise_states,
 )
-from pmflib_tasks.scoring.target_report import MEASURES, PREDICTORS
+from pmflib_tasks.target.target_report import MEASURES, PREDICTORS
 
 if TYPE_CHECKING:
     from jinja2 import Environment

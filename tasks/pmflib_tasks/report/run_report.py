@@ -8,15 +8,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from pmflib.core.errors import StoreError
-from pmflib.crowd.pipeline.summaries import LabelSummary
+from pmflib.apps.crowd.stored.summaries import LabelSummary
+from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import SOURCE, Store
 from pmflib.store.lineage import list_collected_runs, trace
 from pmflib.store.run_records import RunRecord, list_records
-from pmflib_tasks.gate_decision import OF_WEIGHTED, GateNumbers
+from pmflib_tasks.gate.gate_decision import OF_WEIGHTED, GateNumbers
+from pmflib_tasks.gate.run_differences import RunDifference, compare_runs
 from pmflib_tasks.guards.findings import Finding, find_recorded
-from pmflib_tasks.guards.run_differences import RunDifference, compare_runs
 from pmflib_tasks.report.data_report import DataReport, gather_data
 from pmflib_tasks.report.label_report import LabelReport, gather_labels
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, gather_model, gather_scores

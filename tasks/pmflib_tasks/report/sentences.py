@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pmflib.core.texts import escape_markdown
-from pmflib.crowd.confidence import describe_sureness
-from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
+from pmflib.apps.crowd.confidence import describe_sureness
+from pmflib.base.texts import escape_markdown
+from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.state_descriptions import StateDescription
 from pmflib_tasks.report.model_report import ScoreReport

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.core.errors import SourceError
+from pmflib.apps.crowd.stored.log_names import find_log_names
+from pmflib.base.errors import SourceError
 from pmflib.ingest.csv import byte_stream
-from pmflib.ingest.dataset.log_names import find_log_names
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.wide import encode_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
-from pmflib_tasks.scoring.answers import read_questions
+from pmflib_tasks.questions.answers import read_questions
 from tests.pipelines import tree_bytes
 
 WIDE = SourceOptions(path="x", layout="wide")

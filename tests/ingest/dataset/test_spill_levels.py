@@ -1,7 +1,7 @@
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.spills import LEVELS_FILE, find_levels, write_levels
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pmflib.core.errors import StoreError
+from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset import spills
 from pmflib.ingest.dataset.identifiers import find_buckets, make_keys, read_identifiers
 from pmflib.ingest.dataset.spills import (

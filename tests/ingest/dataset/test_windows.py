@@ -3,7 +3,7 @@ import math
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import ConfigError
+from pmflib.base.errors import ConfigError
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers, read_content

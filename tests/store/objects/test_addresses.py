@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.core.errors import ConfigError, UnreachableError, UnreachableStoreError
+from pmflib.base.errors import ConfigError, UnreachableError, UnreachableStoreError
 from pmflib.store.artefacts import Store
-from pmflib.store.objects import bucket as bucket_module
+from pmflib.store.bucket import bucket as bucket_module
 from pmflib.store.objects.addresses import StoreAccess, check_address, open_objects
 from pmflib_tasks.config import load_config
 from tests.object_store import SECRET

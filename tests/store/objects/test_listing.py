@@ -1,7 +1,7 @@
 """What a listing of a bucket answers for, and for how long."""
 
-from pmflib.store.objects import bucket
-from pmflib.store.objects.bucket import Listing
+from pmflib.store.bucket import bucket
+from pmflib.store.bucket.bucket import Listing
 
 
 def test_lacks__for_a_moment_and_also_below(monkeypatch):

@@ -1,0 +1,82 @@
+"""Names of the classes of a label log: sorting, and merging of spelling variants."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+from pmflib.base.defaults import MANY_CLASSES, MOST_CLASSES
+from pmflib.base.errors import SchemaError, SchemaWarning
+from pmflib.base.texts import fold_text, list_some, unify_texts
+from pmflib.schema.variable import DEFAULT_MISSING, Variable
+from pmflib.surveys.drafting.level_order import natural_key
+
+
+def sort_names(texts: Iterable[str]) -> tuple[str, ...]:
+    """Sort names so that embedded numbers are compared as numbers: "2" before "10"."""
+    return tuple(sorted(texts, key=lambda text: (natural_key(text), text)))
+
+
+def unify_classes(labels: Sequence[str]) -> tuple[str, ...]:
+    """Merge labels that differ only in case or Unicode composition.
+
+    Parameters
+    ----------
+    labels
+        Distinct labels, in order, without surrounding blanks.
+
+    Returns
+    -------
+    The classes, in order.
+
+    Raises
+    ------
+    SchemaError
+        If there are more than ``MOST_CLASSES`` of them.
+
+    Warns
+    -----
+    SchemaWarning
+        If labels are merged, or there are more than ``MANY_CLASSES`` classes.
+    """
+    unified = unify_texts(labels)
+    if merged := [f"{text!r} for {kept!r}" for text, kept in unified.items() if text != kept]:
+        warnings.warn(
+            f"labels that differ in case or Unicode composition alone are one: {list_some(merged)}; name the classes "
+            "to keep them apart",
+            SchemaWarning,
+            stacklevel=3,
+        )
+    classes = tuple(dict.fromkeys(unified.values()))
+    check_number(len(classes))
+    return classes
+
+
+def make_class_variable(
+    name: str, classes: Sequence[str], missing: tuple[str, ...] = DEFAULT_MISSING
+) -> Variable:
+    """Make a variable whose levels are classes; case and Unicode composition matter only if classes differ in them.
+
+    Parameters
+    ----------
+    name, classes, missing
+        As for `pmflib.schema.variable.Variable`.
+    """
+    folded = len({fold_text(each) for each in classes}) == len(classes)
+    return Variable(name, tuple(classes), missing=missing, folded=folded)
+
+
+def check_number(n_classes: int) -> None:
+    """Check the number of classes, since confusion matrices grow with its square; see `unify_classes`."""
+    if n_classes > MOST_CLASSES:
+        raise SchemaError(
+            f"there are {n_classes} distinct labels, above {MOST_CLASSES}; check which column holds the label, or name "
+            "the classes that count"
+        )
+    if n_classes > MANY_CLASSES:
+        warnings.warn(
+            f"there are {n_classes} distinct labels, and every worker has a confusion matrix of their number squared: "
+            f"above {MANY_CLASSES} that takes long, and needs many labels; is it the label column?",
+            SchemaWarning,
+            stacklevel=4,
+        )

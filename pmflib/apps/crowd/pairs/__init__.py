@@ -1,0 +1,1 @@
+"""Confusion matrices from expected counts and from pairs of workers."""

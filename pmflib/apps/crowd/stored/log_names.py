@@ -1,0 +1,241 @@
+"""Names of workers and labels in label logs, and the schemas made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.apps.crowd.class_names import make_class_variable, sort_names, unify_classes
+from pmflib.base.defaults import MOST_CLASSES
+from pmflib.base.errors import SchemaError
+from pmflib.base.json_files import parse_json
+from pmflib.ingest.dataset.erased_samples import ErasedSamples
+from pmflib.ingest.options import SourceOptions
+from pmflib.ingest.readers import read_rows
+from pmflib.ingest.sources import Source, identify_source
+from pmflib.schema import Schema
+from pmflib.schema.variable import as_text
+from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.file_digests import read_checked
+from pmflib.surveys.drafting.schema_draft import MAX_VARIABLES
+
+VERSION = 1
+"""Version of the artefact; increase it when its content changes."""
+NAMES_FILE = "census.json"
+"""File of names in an artefact of kind "census"; both names are part of the store format."""
+
+
+@dataclass(frozen=True)
+class LogNames:
+    """Names in a label log.
+
+    Parameters
+    ----------
+    workers, labels
+        Distinct names in natural order ("2" before "10").
+    """
+
+    workers: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @staticmethod
+    def merge(parts: Iterable[LogNames]) -> LogNames:
+        """Names in any of several logs."""
+        workers: set[str] = set()
+        labels: set[str] = set()
+        for part in parts:
+            workers.update(part.workers)
+            labels.update(part.labels)
+        return LogNames(sort_names(workers), sort_names(labels))
+
+    def save(self, path: Path) -> None:
+        """Write the names as JSON."""
+        path.write_text(json.dumps(asdict(self), ensure_ascii=False), "utf-8")
+
+    @staticmethod
+    def load(path: Path) -> LogNames:
+        """Read names written by `save`."""
+        content = parse_json(read_checked(path))
+        return LogNames(tuple(content["workers"]), tuple(content["labels"]))
+
+
+def find_log_names(
+    source: Source, config: SourceOptions, erased: ErasedSamples | None = None
+) -> LogNames:
+    """List the workers and labels of one file.
+
+    Parameters
+    ----------
+    source
+        The file.
+    config
+        Options of layout "long": ``variable`` is the column of workers, ``value`` that of labels.
+    erased
+        Workers to leave out; None if there are none.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or lacks a column.
+    SchemaError
+        If a column has too many distinct values for workers or labels.
+    """
+    assert config.variable is not None
+    assert config.value is not None
+    workers: set[str] = set()
+    labels: set[str] = set()
+    columns = list(dict.fromkeys([config.variable, config.value]))
+    for raw in read_rows(source, config, columns):
+        workers.update(_distinct(raw.batch.column(config.variable)))
+        labels.update(_distinct(raw.batch.column(config.value)))
+        for column, found, most in (
+            (config.variable, workers, MAX_VARIABLES),
+            (config.value, labels, MOST_CLASSES),
+        ):
+            if len(found) > most:
+                raise SchemaError(
+                    f"{source.name}: column {column!r} has more than {most} distinct values; check which columns hold "
+                    "the worker and the label"
+                )
+    if erased is not None:
+        names = sorted(workers)
+        workers -= {names[row] for row in np.flatnonzero(erased.find_texts(names)).tolist()}
+    missing = {text.strip() for text in config.missing}
+    return LogNames(sort_names(workers - {""}), sort_names(labels - missing))
+
+
+def build_log_names(source: Source, config: SourceOptions, root: str) -> Entry:
+    """Build the artefact of the names in one file; the file is not read again if the store has it.
+
+    Parameters
+    ----------
+    source, config
+        As for `find_log_names`.
+    root
+        Folder of the store.
+    """
+    store = Store(root)
+    source = identify_source(source, root)
+    raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+    erased = ErasedSamples.of_store(store, "workers")
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        names = find_log_names(source, config, erased)
+        names.save(folder / NAMES_FILE)
+        return {"workers": len(names.workers), "labels": len(names.labels)}
+
+    return store.build(
+        "census",
+        inputs={"source": raw},
+        options={
+            "name": source.name,
+            "source": {**config.reading, "missing": list(config.missing)},
+            **({} if erased is None else {"erasures": erased.digest}),
+        },
+        version=VERSION,
+        write=write,
+    )
+
+
+def load_log_names(store: Store, parts: Iterable[Reference]) -> LogNames:
+    """Read and join the names in several files."""
+    return LogNames.merge(LogNames.load(store.locate(names) / NAMES_FILE) for names in parts)
+
+
+def make_label_schema(
+    names: LogNames, config: SourceOptions, classes: Sequence[str] | None = None
+) -> Schema:
+    """Make the schema of a label log: a variable per worker, whose levels are the classes.
+
+    Parameters
+    ----------
+    names
+        Names in all files.
+    config
+        Options with the missing codes.
+    classes
+        Classes; None for all labels found.
+
+    Raises
+    ------
+    SchemaError
+        If there is no worker or no label, or a weight column is set.
+
+    Warns
+    -----
+    SchemaWarning
+        If labels that differ only in case or Unicode composition are merged, or there are hundreds of classes.
+    """
+    if config.weight is not None:
+        raise SchemaError(
+            f"source.weight is {config.weight!r}, but tasks of a label log have no weights; remove it"
+        )
+    levels = tuple(classes) if classes is not None else unify_classes(names.labels)
+    if not names.workers or not levels:
+        raise SchemaError(
+            f"{len(names.workers)} workers and {len(levels)} labels were found; check the names of the columns"
+        )
+    return Schema(
+        tuple(make_class_variable(name, levels, config.missing) for name in names.workers)
+    )
+
+
+def check_label_schema(schema: Schema) -> Schema:
+    """Check that a schema is that of a label log, and return it.
+
+    Raises
+    ------
+    SchemaError
+        If not all workers have the same labels.
+    """
+    if any(variable.levels != schema[0].levels for variable in schema):
+        raise SchemaError("the workers have different labels; let `pmf crowd` write the schema")
+    return schema
+
+
+def narrow_schema(schema: Schema, names: LogNames, config: SourceOptions) -> Schema:
+    """Make the schema of one file of a label log, with only its own workers and labels.
+
+    Encoded files therefore do not change when other files add workers.
+
+    Parameters
+    ----------
+    schema
+        Schema of all files, from `make_label_schema`.
+    names
+        Names in this file.
+    config
+        As for `make_label_schema`.
+
+    Returns
+    -------
+    Part of the schema; all of it if the file has no workers or no labels.
+    """
+    levels = schema[0].levels
+    codes = {schema[0].encode_value(label) for label in names.labels}
+    labels = sort_names({levels[code] for code in codes if code >= 0})
+    workers = tuple(name for name in names.workers if name in schema)
+    if not workers or not labels:
+        return schema
+    return make_label_schema(LogNames(workers, labels), config, labels)
+
+
+def _distinct(column: pa.Array) -> set[str]:
+    """Distinct texts of a column, except undecodable ones."""
+    texts = set()
+    for value in pc.unique(column).to_pylist():
+        if value is None:
+            continue
+        try:
+            text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
+        except UnicodeDecodeError:
+            continue
+        texts.add(text.strip())
+    return texts

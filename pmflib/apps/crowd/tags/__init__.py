@@ -1,0 +1,1 @@
+"""Several labels a task: tags, each given or not."""

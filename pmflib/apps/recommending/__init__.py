@@ -1,0 +1,1 @@
+"""Items ranked for each person, by a model or by counts of pairs."""

@@ -1,0 +1,1 @@
+"""Compiled loops that count pairs in blocks of rows."""

@@ -1,1 +1,0 @@
-"""EM for latent class models in which the variables of each class form a forest."""

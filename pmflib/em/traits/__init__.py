@@ -1,1 +1,0 @@
-"""EM for models with continuous latent traits."""

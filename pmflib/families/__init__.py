@@ -1,0 +1,1 @@
+"""Other families of models than latent classes."""

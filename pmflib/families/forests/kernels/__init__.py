@@ -1,0 +1,1 @@
+"""Compiled loops of forests: messages along the edges, and the statistics of a pass."""

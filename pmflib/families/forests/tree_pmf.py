@@ -1,0 +1,512 @@
+"""The joint PMF of latent classes with forests of dependent variables."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.errors import PmfError
+from pmflib.families.forests.forest import Forest
+from pmflib.families.forests.statistics import TreeParameters, TreePasses
+from pmflib.model.conditions import Conditions, Given
+from pmflib.model.joint_pmf import KIND, JointPMF
+from pmflib.model.marginals import FindSurprises, RowScores, find_positions
+from pmflib.model.mixture import BATCH_ROWS, Arrays, Mixture, Unsupported
+from pmflib.schema import Schema
+from pmflib.store.zarr_arrays import read_arrays
+
+if TYPE_CHECKING:
+    from pmflib.base.display.drawing import Axes
+
+MAX_CELLS = 1 << 22
+"""Maximum number of cells of a marginal; each cell needs the probability of a row."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TreePMF(JointPMF, dependence="tree"):
+    """The joint distribution of all variables: a mixture over latent states, each with a forest of the variables.
+
+    ``Pr(x) = sum_f prior[f] prod_n P(x_n | x_parent(n, f), f)``, where a root has no parent. Missing cells are summed
+    out exactly by message passing along the forests. Without edges, the model equals the `JointPMF` of the same prior
+    and factors.
+
+    It has the methods of `JointPMF`. Not yet supported (see `unsupported`) are the search for the most likely
+    combinations of too many variables to enumerate, and diagnostics of pair counts.
+
+    Parameters
+    ----------
+    prior, factors, schema, origin
+        As for `JointPMF`; factors are the PMFs of the variables given the state alone, implied by the tables.
+    forest
+        The forest of every state.
+    tables
+        float64 of shape (n_entries,), in the layout of `Forest`: PMFs of each variable given the state and the level of
+        its parent.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not agree, or a value is not a probability.
+    """
+
+    forest: Forest = field(kw_only=True)
+    tables: FloatArray = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        forest, tables = self.forest, self.tables
+        if forest.rank != self.rank or not np.array_equal(forest.offsets, self.schema.offsets):
+            raise PmfError(
+                f"the forest is of {forest.rank} states and {forest.offsets.size - 1} variables; the prior has "
+                f"{self.rank} states and the schema {self.schema.n_variables} variables: take all from one model"
+            )
+        if tables.shape != (forest.n_entries,) or not np.isfinite(tables).all() or tables.min() < 0:
+            raise PmfError(
+                f"tables has shape {tables.shape}, or a value that is no probability; the forest needs "
+                f"({forest.n_entries},), at least 0"
+            )
+        if np.abs(np.add.reduceat(tables, forest.rows) - 1).max() > 1e-6:
+            raise PmfError("a row of tables does not sum to 1; normalise it")
+
+    @classmethod
+    def make(
+        cls, parameters: TreeParameters, schema: Schema, origin: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Make a model of given parameters; its factors are computed from the tables."""
+        prior, forest, tables = parameters
+        if tables.shape != (forest.n_entries,):
+            raise PmfError(
+                f"tables has shape {tables.shape}; the forest needs ({forest.n_entries},): take both from one model"
+            )
+        factors = forest.find_marginals(tables)
+        return cls(prior, factors, schema, dict(origin or {}), forest=forest, tables=tables)
+
+    @classmethod
+    def read_parts(
+        cls, folder: Path, schema: Schema, origin: dict[str, Any], attributes: Mapping[str, Any]
+    ) -> TreePMF:
+        """Read forests and tables: see `JointPMF.read_parts`."""
+        arrays, _ = read_arrays(folder, ["prior", "parents", "tables"], kind=KIND)
+        forest = Forest(arrays["parents"].astype(np.int32), schema.offsets)
+        return cls.make(TreeParameters(arrays["prior"], forest, arrays["tables"]), schema, origin)
+
+    def __repr__(self) -> str:
+        """Return the sizes of the model and its number of edges."""
+        return f"Tree{super().__repr__()[5:-1]}, {self.forest.n_edges} edges)"
+
+    @property
+    def parameters(self) -> TreeParameters:
+        """Prior, forests and tables."""
+        return TreeParameters(self.prior, self.forest, self.tables)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters: rank - 1 for the prior, and for each row of the tables its entries minus one."""
+        return self.rank - 1 + self.forest.n_entries - len(self.forest.rows)
+
+    def _take_states(self, order: IntArray) -> Self:
+        tables = np.split(self.tables, self.forest.starts[1:, 0])
+        return replace(
+            super()._take_states(order),
+            forest=Forest(self.forest.parents[order], self.forest.offsets),
+            tables=np.concatenate([tables[state] for state in order]),
+        )
+
+    def edges(self) -> list[tuple[str, str, float]]:
+        """Return the pairs of variables joined by an edge, and the share of all samples in states with that edge.
+
+        Returns
+        -------
+        Names of both variables, in the order of the schema, and the prior of the states with that edge, in (0, 1]; the
+        largest share first.
+        """
+        shares: dict[tuple[int, int], float] = defaultdict(float)
+        for state, position in zip(*np.nonzero(self.forest.parents >= 0), strict=True):
+            parent = int(self.forest.parents[state, position])
+            shares[min(parent, int(position)), max(parent, int(position))] += float(
+                self.prior[state]
+            )
+        names = self.schema.names
+        ordered = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
+        return [
+            (names[first], names[second], min(share, 1.0)) for (first, second), share in ordered
+        ]
+
+    @property
+    def unsupported(self) -> Mapping[Unsupported, str]:
+        """Operations that models with forests do not support, and why: see `JointPMF.unsupported`."""
+        return {
+            "search": "which a model with forests does not search; name fewer variables, or use complete",
+        }
+
+    def summarise_dependence(self) -> dict[str, object]:
+        """Return the kind of dependence and the number of edges: see `JointPMF.summarise_dependence`."""
+        return {"dependence": "tree", "edges": self.forest.n_edges}
+
+    @cached_property
+    def _passes(self) -> TreePasses:
+        return TreePasses(self.parameters)
+
+    def score_block(self, block: Block, log_probs: FloatArray, posteriors: FloatArray) -> None:
+        """Fill in log-probabilities and posteriors of valid rows: see `JointPMF.score_block`."""
+        codes = np.ascontiguousarray(block.to_codes(self.schema.offsets))
+        if posteriors.shape[1]:
+            self._passes.find_posteriors(codes, posteriors, log_probs)
+        else:
+            log_probs[:] = self._passes.score(DenseBlock(codes))
+
+    def find_beliefs(self, codes: IntArray, posteriors: FloatArray | None = None) -> FloatArray:
+        """Compute the PMFs of the missing variables of valid rows: float64 (n_rows, n_levels), 0 for observed ones.
+
+        Parameters
+        ----------
+        codes
+            Valid codes of shape (n_rows, n_variables), -1 missing.
+        posteriors
+            float64 of shape (n_rows, rank), if already known.
+        """
+        codes = np.ascontiguousarray(codes)
+        if posteriors is None:
+            posteriors = np.empty((len(codes), self.rank))
+            self._passes.find_posteriors(codes, posteriors, np.empty(len(codes)))
+        return self._passes.find_beliefs(codes, np.ascontiguousarray(posteriors))
+
+    def predict_hidden(self, codes: IntArray, posteriors: FloatArray, position: int) -> FloatArray:
+        """Return the PMF of a variable missing from the rows: see `JointPMF.predict_hidden`."""
+        found = np.empty((len(codes), int(self.schema.cardinalities[position])))
+        for part in _split_rows(len(codes)):
+            beliefs = self.find_beliefs(codes[part], posteriors[part])
+            found[part] = beliefs[:, self.schema.rows_of(position)]
+        return found
+
+    def predict_proba(self, table: object, variable: str | int) -> FloatArray:
+        """Return the PMF of a variable in each row, given the observed others: see `JointPMF.predict_proba`."""
+        position = self.schema.position(variable)
+        codes = self._encode(table, position)
+        mine = self.schema.rows_of(position)
+        probabilities = np.empty((len(codes), int(self.schema.cardinalities[position])))
+        for rows, block in self._iterate_blocks(codes, position):
+            for part in _split_rows(block.n_rows):
+                beliefs = self.find_beliefs(block.codes[part])
+                probabilities[rows][part] = beliefs[:, mine]
+        return probabilities
+
+    def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """Yield the PMFs of all missing cells, given the observed cells of each row: see `JointPMF.predict_gaps`."""
+        for rows, block in self._iterate_blocks(codes):
+            for part in _split_rows(block.n_rows):
+                batch = block.codes[part]
+                beliefs = self.find_beliefs(batch)
+                gaps = batch < 0
+                for position in np.flatnonzero(gaps.any(axis=0)).tolist():
+                    mine = np.flatnonzero(gaps[:, position])
+                    found = beliefs[mine, self.schema.rows_of(position)]
+                    yield position, rows.start + part.start + mine, found
+
+    def predict_in_states(self, codes: IntArray, states: IntArray, position: int) -> FloatArray:
+        """Return the PMF of a variable given observed cells and states: see `JointPMF.predict_in_states`."""
+        certain = np.zeros((len(codes), self.rank))
+        certain[np.arange(len(codes)), states] = 1.0
+        return self.predict_hidden(codes, certain, position)
+
+    def predict_codes(
+        self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
+    ) -> FloatArray:
+        """Return the probabilities of given codes of some cells: see `JointPMF.predict_codes`."""
+        beliefs = self.find_beliefs(shown, self.posterior(shown))
+        return np.asarray(beliefs[samples, self.schema.offsets[variables] + codes])
+
+    def _condition(self, conditions: Conditions) -> tuple[Self, float]:
+        found, log_probability = condition_forests(self.parameters, conditions)
+        return self.make(found, self.schema, self.origin), log_probability
+
+    def can_meet(self, conditions: Conditions) -> bool:
+        """Return whether the conditions have a joint probability above 0, taking the forests into account."""
+        if not super().can_meet(conditions):
+            return False
+        return condition_forests(self.parameters, conditions)[1] > -math.inf
+
+    def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
+        """Return the probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
+        codes = np.full((len(combinations), self.schema.n_variables), -1, np.int32)
+        codes[:, list(positions)] = combinations
+        return np.exp(self.log_prob(codes))
+
+    def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
+        """Return the joint PMF of some variables, optionally given levels of others: see `JointPMF.marginal`.
+
+        Raises
+        ------
+        MemoryPlanError
+            If the table would have more than ``MAX_CELLS`` cells.
+        """
+        positions = find_positions(self.schema, variables, given, MAX_CELLS)
+        sizes = [int(self.schema.cardinalities[position]) for position in positions]
+        model = self.condition(given) if given else self
+        if len(positions) == 1:
+            return np.asarray(model.factor(positions[0]) @ model.prior)
+        chances = np.empty(math.prod(sizes))
+        for start in range(0, chances.size, BATCH_ROWS):
+            cells = np.arange(start, min(start + BATCH_ROWS, chances.size))
+            codes = np.full((cells.size, self.schema.n_variables), -1, np.int32)
+            codes[:, positions] = np.stack(np.unravel_index(cells, sizes), axis=1)
+            chances[cells] = np.exp(model.log_prob(codes))
+        return np.asarray((chances / chances.sum()).reshape(sizes))
+
+    def find_pairs(self) -> FloatArray:
+        """Return the joint PMFs of all pairs of variables: see `JointPMF.find_pairs`."""
+        return find_pairs(self.parameters, self.factors)
+
+    def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
+        """Yield the joint PMFs of each of some variables with all later ones: see `JointPMF.iterate_pairs`."""
+        pairs = self.find_pairs()[np.ix_(levels, levels)]
+        for begin, end in pairwise(offsets[:-1].tolist()):
+            yield pairs[begin:end, end:]
+
+    def expect_logs(self) -> tuple[FloatArray, FloatArray]:
+        """Compute the mean and variance, given the state, of the log-probability of each variable given its parent."""
+        return expect_logs(self.parameters, self.factors)
+
+    def make_surprise_finder(self) -> FindSurprises:
+        """Return a function that finds the least probable cell of each row: see `JointPMF.make_surprise_finder`."""
+        return partial(find_surprises_in_turn, self)
+
+    def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
+        return draw_tree_rows(self.parameters, n_rows, rng)
+
+    def plot_forest(self, **options: Any) -> Axes:
+        """Draw the edges between variables: see `pmflib.model.figures.plot_forest`."""
+        from pmflib.model.figures import plot_forest
+
+        return plot_forest(self.schema.names, self.edges(), **options)
+
+    def list_parts(self) -> tuple[Arrays, dict[str, object]]:
+        """Return the arrays of forests and tables: see `JointPMF.list_parts`."""
+        arrays: Arrays = {
+            "parents": (self.forest.parents, ("state", "variable")),
+            "tables": (self.tables, ("entry",)),
+        }
+        return arrays, {"dependence": "tree"}
+
+
+def _split_rows(n_rows: int) -> list[slice]:
+    """Split rows into batches whose beliefs fit in memory together."""
+    return [slice(start, min(start + 4096, n_rows)) for start in range(0, n_rows, 4096)]
+
+
+def condition_forests(
+    parameters: TreeParameters, conditions: Mapping[int, tuple[int, ...]]
+) -> tuple[TreeParameters, float]:
+    """Condition on levels of some variables.
+
+    Parameters
+    ----------
+    parameters
+        The model.
+    conditions
+        Allowed codes of each variable, by position.
+
+    Returns
+    -------
+    The conditional model, with the same forests, and the log-probability of the conditions, nats. If the conditions are
+    impossible, it is -inf and the model is unchanged.
+    """
+    prior, forest, tables = parameters
+    offsets = forest.offsets
+    kept = np.ones(int(offsets[-1]))
+    for position, codes in conditions.items():
+        kept[offsets[position] : offsets[position + 1]] = 0.0
+        kept[offsets[position] + np.array(codes)] = 1.0
+    changed = tables.copy()
+    with np.errstate(divide="ignore"):
+        logs = np.where(prior > FLOOR, np.log(np.maximum(prior, FLOOR)), -np.inf)
+    for state in np.flatnonzero(prior > FLOOR).tolist():
+        messages = kept.copy()
+        # tables of variables without a condition on them or their descendants do not change
+        touched = set(conditions)
+        for position in forest.order[state][::-1].tolist():
+            if position not in touched:
+                continue
+            mine = slice(int(offsets[position]), int(offsets[position + 1]))
+            message = messages[mine]
+            most = message.max()
+            if most <= 0:
+                logs[state] = -np.inf
+                break
+            logs[state] += np.log(most)
+            message = message / most
+            table = forest.view_table(changed, state, position)
+            joint = table * message
+            chances = joint.sum(axis=1, keepdims=True)
+            # a level of the parent that the conditions below it exclude never occurs
+            table[:] = np.where(
+                chances > FLOOR, joint / np.maximum(chances, FLOOR), message / message.sum()
+            )
+            parent = int(forest.parents[state, position])
+            if parent >= 0:
+                touched.add(parent)
+                messages[offsets[parent] : offsets[parent + 1]] *= np.where(
+                    chances > FLOOR, chances, 0.0
+                )[:, 0]
+            else:
+                chance = float(chances[0, 0])
+                logs[state] += np.log(chance) if chance > FLOOR else -np.inf
+    if not np.isfinite(logs.max()):
+        return parameters, -np.inf
+    weights = np.exp(logs - logs.max())
+    total = weights.sum()
+    weights /= total
+    # tables of a state without mass may be incomplete: restore them
+    for state in np.flatnonzero(weights == 0).tolist():
+        own = forest.states == state
+        changed[own] = tables[own]
+    return TreeParameters(weights, forest, changed), float(logs.max() + np.log(total))
+
+
+def find_pairs(parameters: TreeParameters, factors: FloatArray) -> FloatArray:
+    """Compute the joint PMFs of all pairs of variables.
+
+    Parameters
+    ----------
+    parameters
+        The model.
+    factors
+        float64 of shape (n_levels, rank): PMFs of the variables given the state alone.
+
+    Returns
+    -------
+    float64 of shape (n_levels, n_levels), symmetric. The block of a variable with itself has its PMF on the diagonal.
+    """
+    prior, forest, tables = parameters
+    offsets = forest.offsets
+    total = np.zeros((len(factors), len(factors)))
+    for state in range(prior.size):
+        own = factors[:, state]
+        joint = np.outer(own, own)
+        before = np.zeros(0, np.int64)
+        for position in forest.order[state].tolist():
+            mine = slice(int(offsets[position]), int(offsets[position + 1]))
+            parent = int(forest.parents[state, position])
+            if parent >= 0:
+                table = forest.view_table(tables, state, position)
+                found = joint[before][:, offsets[parent] : offsets[parent + 1]] @ table
+                joint[before, mine] = found
+                joint[mine, before] = found.T
+            joint[mine, mine] = np.diag(own[mine])
+            before = np.append(before, np.arange(mine.start, mine.stop))
+        total += prior[state] * joint
+    return total
+
+
+def expect_logs(parameters: TreeParameters, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Compute the mean and variance, given the state, of the log-probability of each variable given its parent.
+
+    Parameters
+    ----------
+    parameters, factors
+        As for `find_pairs`.
+
+    Returns
+    -------
+    float64 of shape (n_variables, rank) each, in nats and squared nats.
+    """
+    prior, forest, tables = parameters
+    offsets = forest.offsets
+    means, squares = np.empty((2, offsets.size - 1, prior.size))
+    for state in range(prior.size):
+        for position, parent in enumerate(forest.parents[state].tolist()):
+            table = forest.view_table(tables, state, position)
+            above = np.ones(1)
+            if parent >= 0:
+                above = factors[offsets[parent] : offsets[parent + 1], state]
+            joint, logs = above[:, None] * table, np.log(np.maximum(table, FLOOR))
+            means[position, state] = (joint * logs).sum()
+            squares[position, state] = (joint * logs**2).sum()
+    return means, squares - means**2
+
+
+def draw_tree_rows(parameters: TreeParameters, n_rows: int, rng: np.random.Generator) -> IntArray:
+    """Draw complete rows.
+
+    Parameters
+    ----------
+    parameters
+        The model.
+    n_rows
+        Number of rows, at least 0.
+    rng
+        Random number generator; it is advanced by ``n_rows * (n_variables + 1)`` doubles.
+
+    Returns
+    -------
+    int8 of shape (n_rows, n_variables), or int16 if a variable has more than 127 levels.
+
+    Raises
+    ------
+    PmfError
+        If n_rows is negative.
+    """
+    if n_rows < 0:
+        raise PmfError(f"n_rows is {n_rows}, below 0: pass a count of rows")
+    prior, forest, tables = parameters
+    n_variables = forest.offsets.size - 1
+    dtype = np.int8 if np.diff(forest.offsets).max() <= 127 else np.int16
+    codes = np.empty((n_rows, n_variables), dtype)
+    states = _draw(np.broadcast_to(prior, (n_rows, prior.size)), rng.random(n_rows))
+    uniforms = rng.random((n_rows, n_variables))
+    for state in np.unique(states).tolist():
+        rows = np.flatnonzero(states == state)
+        for position in forest.order[state].tolist():
+            parent = int(forest.parents[state, position])
+            above = codes[rows, parent] if parent >= 0 else np.zeros(rows.size, np.int64)
+            table = forest.view_table(tables, state, position)
+            codes[rows, position] = _draw(table, uniforms[rows, position], above)
+    return codes
+
+
+def _draw(table: FloatArray, uniforms: FloatArray, above: IntArray | None = None) -> IntArray:
+    """Map each uniform number in [0, 1) to a code by inversion of the PMF in its row of a table."""
+    edges = np.cumsum(table, axis=1)
+    # dividing by the last value makes it exactly 1, so that a level of probability 0 is never drawn
+    edges = edges / edges[:, -1:]
+    if above is not None:
+        edges = edges[above]
+    return np.asarray((edges <= uniforms[:, None]).sum(axis=1))
+
+
+def find_surprises_in_turn(model: Mixture, codes: IntArray, out: RowScores) -> None:
+    """Find the least probable cell of each row given the others, and its most probable level, by hiding each in turn.
+
+    Parameters
+    ----------
+    model
+        The model.
+    codes, out
+        As for `pmflib.model.marginals.find_surprises`.
+    """
+    out.states[:] = out.posteriors.argmax(axis=1)
+    least = np.full(len(codes), np.inf)
+    out.variables[:], out.expected[:] = -1, -1
+    out.probabilities[:], out.expected_probabilities[:] = np.nan, np.nan
+    for position in range(model.schema.n_variables):
+        rows = np.flatnonzero(codes[:, position] >= 0)
+        if not rows.size:
+            continue
+        pmf = model.predict_proba(codes[rows], position)
+        chances = np.minimum(pmf[np.arange(rows.size), codes[rows, position]], 1.0)
+        is_less = chances < least[rows]
+        found = rows[is_less]
+        least[found] = out.probabilities[found] = chances[is_less]
+        out.variables[found] = position
+        out.expected[found] = pmf[is_less].argmax(axis=1)
+        out.expected_probabilities[found] = np.minimum(pmf[is_less].max(axis=1), 1.0)

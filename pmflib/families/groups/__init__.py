@@ -1,0 +1,1 @@
+"""One model for several groups: which parameters are equal between them."""

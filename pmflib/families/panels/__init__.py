@@ -1,0 +1,1 @@
+"""Waves of panel data: latent states with transitions between waves."""

@@ -1,0 +1,564 @@
+"""Latent transition models: states of people in waves, the answers they give there, and the moves between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from pmflib.base.arrays import (
+    FLOOR,
+    FloatArray,
+    IntArray,
+    Parameters,
+    check_whole,
+    list_owners,
+    normalise_blocks,
+    spread_evenly,
+    sum_blocks,
+)
+from pmflib.base.blocks import Block, DenseBlock, weigh_rows
+from pmflib.base.display.summary import (
+    Summarised,
+    Summary,
+    SummaryTable,
+    cut,
+    format_count,
+    percent,
+)
+from pmflib.base.errors import PmfError
+from pmflib.base.pseudo_counts import PseudoCounts
+from pmflib.families.panels.waves import Waves
+from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.state_descriptions import tabulate_states
+from pmflib.schema import Schema
+from pmflib.store.bucket.caches import find_local_path
+from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
+
+KIND = "transition model"
+"""Attribute ``kind`` of the Zarr group of a model."""
+MOST_STATES = 12
+"""Number of states up to which a summary has a table of their transitions."""
+
+
+class Chain(NamedTuple):
+    """Parameters of a chain: those of `TransitionModel`."""
+
+    initial: FloatArray
+    transitions: FloatArray
+    emissions: FloatArray
+
+    def take_logs(self) -> Chain:
+        """Return the floored logarithms."""
+        return Chain(*(np.log(np.maximum(each, FLOOR)) for each in self))
+
+    def take_states(self, order: IntArray) -> Chain:
+        """Return the chain with its states in another order."""
+        initial, transitions, emissions = self
+        moved = transitions[:, order[:, None], order]
+        return Chain(initial[order], moved, np.ascontiguousarray(emissions[:, order]))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainLayout:
+    """Tables of a chain, laid out like the factors of latent classes, for any number of states.
+
+    The tables are the PMFs of the questions, of one wave where measurement is invariant, followed by transition
+    matrices: a matrix is a variable whose levels are the next states. Equalities are ties: several levels, or steps
+    between waves, have one table.
+
+    Parameters
+    ----------
+    waves, ties
+        int64 of shape (n_levels,): wave of each level of the schema, and its row of the tables.
+    steps
+        int64 of shape (n_waves - 1,): number of the matrix from each wave to the next.
+    base_offsets
+        int64 of shape (n_questions + 1,): offsets of the questions in the tables.
+    offsets
+        int64 of shape (n_variables + 1,): offsets of the schema.
+    """
+
+    waves: IntArray
+    ties: IntArray
+    steps: IntArray
+    base_offsets: IntArray
+    offsets: IntArray
+
+    @classmethod
+    def make(
+        cls, schema: Schema, waves: Waves, homogeneous: bool = True, invariant: bool = True
+    ) -> ChainLayout:
+        """Lay out the tables of models with equal transitions between all waves, and equal PMFs in all, or not."""
+        own_waves, questions = waves.find_places(schema)
+        offsets, owners = schema.offsets, list_owners(schema.offsets)
+        sizes = schema.cardinalities
+        if invariant:
+            sizes = sizes[waves.first_positions]
+        base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        starts = base[questions] if invariant else offsets[:-1]
+        ties = np.arange(schema.n_levels) + (starts - offsets[:-1])[owners]
+        steps = np.zeros(waves.n_waves - 1, np.int64)
+        if not homogeneous:
+            steps = np.arange(waves.n_waves - 1)
+        return cls(own_waves[owners], ties, steps, base, offsets)
+
+    @property
+    def n_matrices(self) -> int:
+        """Return the number of transition matrices."""
+        return int(self.steps.max(initial=-1)) + 1
+
+    def find_offsets(self, rank: int) -> IntArray:
+        """Return the offsets of questions and transition matrices: int64 of shape (n_tables + 1,)."""
+        own = self.base_offsets[-1] + rank * np.arange(1, self.n_matrices + 1)
+        return np.concatenate([self.base_offsets, own])
+
+    def find_rows(self, rank: int) -> IntArray:
+        """Return the rows of the transitions from each wave in the tables: int64 of shape (n_waves - 1, rank)."""
+        return np.asarray(self.base_offsets[-1] + rank * self.steps[:, None] + np.arange(rank))
+
+    def find_singles(self, level_mass: FloatArray) -> FloatArray:
+        """Return the PMF of each question over all waves that share its table: float64 of shape (n_base_levels,).
+
+        Parameters
+        ----------
+        level_mass
+            float64 of shape (n_base_levels or more,): samples with each level.
+        """
+        even = spread_evenly(self.base_offsets)
+        return normalise_blocks(level_mass[: even.size], self.base_offsets, even)
+
+    def shape_pseudo_counts(self, singles: FloatArray, rank: int, mean: float) -> PseudoCounts:
+        """Make pseudo-counts of the tables, of questions in proportion to their PMFs and of transitions even ones.
+
+        Parameters
+        ----------
+        singles
+            From `find_singles`.
+        rank
+            Number of states.
+        mean
+            Mean pseudo-count per level and state, at least 0; the levels of transitions are the next states.
+        """
+        shaped = PseudoCounts.shaped_by(singles, self.base_offsets, mean)
+        moves = np.full(self.n_matrices * rank, float(mean))
+        return PseudoCounts(np.concatenate([shaped.levels, moves]), shaped.state)
+
+    def split(self, parameters: Parameters) -> Chain:
+        """Return the chain of initial shares (rank,) and tables (n_table_rows, rank)."""
+        initial, tables = parameters
+        moved = np.ascontiguousarray(tables[self.find_rows(initial.size)].transpose(0, 2, 1))
+        return Chain(initial, moved, np.ascontiguousarray(tables[self.ties]))
+
+    def join(self, chain: Chain) -> Parameters:
+        """Return initial shares and tables of a chain that has the equalities of the layout."""
+        rank = chain.initial.size
+        tables = np.empty((int(self.find_offsets(rank)[-1]), rank))
+        tables[self.ties] = chain.emissions
+        tables[self.find_rows(rank)] = chain.transitions.transpose(0, 2, 1)
+        return chain.initial, tables
+
+    def score(self, block: Block, chain: Chain, posteriors: FloatArray | None = None) -> FloatArray:
+        """Compute the log-probability of valid rows, and fill in the posteriors of their states.
+
+        Parameters
+        ----------
+        block
+            The rows.
+        chain
+            The model.
+        posteriors
+            float64 of shape (n_rows, n_waves, n_states), or None.
+        """
+        from pmflib.families.panels.kernels.chains import score_paths  # Numba loads on first use
+
+        rows, logs, work = self._open(block, chain)
+        log_probs = np.empty(block.n_rows)
+        if posteriors is None:
+            posteriors = np.empty((0, *work[2].shape))
+        score_paths(rows, self.waves, logs, work, log_probs, posteriors)
+        return log_probs
+
+    def count(
+        self, block: Block, chain: Chain, n_sums: int = 1, n_least: int = 0
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Compute the expected counts of valid rows, and their log-likelihood.
+
+        Parameters
+        ----------
+        block, chain
+            The rows and the model.
+        n_sums
+            1 for the sums over all rows, n_rows for the counts of each.
+        n_least
+            Number of waves up to which transitions are counted at least; by default those up to each row's last answer.
+
+        Returns
+        -------
+        Initial states, float64 of shape (n_sums, n_states); rows of the tables, (n_sums, n_table_rows, n_states); nats.
+        """
+        from pmflib.families.panels.kernels.chains import add_paths
+
+        rank = chain.initial.size
+        rows, logs, work = self._open(block, chain)
+        layout = self.waves, self.ties, self.find_rows(rank)[:, 0]
+        states = np.zeros((n_sums, rank))
+        tables = np.zeros((n_sums, int(self.find_offsets(rank)[-1]), rank))
+        weighted = *rows, weigh_rows(block)
+        log_likelihood = add_paths(weighted, layout, n_least, logs, work, states, tables)
+        return states, tables, float(log_likelihood)
+
+    def find_paths(self, block: Block, chain: Chain) -> IntArray:
+        """Find the most probable path of states of each row: int64 of shape (n_rows, n_waves)."""
+        from pmflib.families.panels.kernels.chains import find_paths
+
+        rows, (moves, log_emissions), (scores, *_) = self._open(block, chain)
+        logs = np.log(np.maximum(moves, FLOOR)), log_emissions
+        paths = np.empty((block.n_rows, len(moves)), np.int64)
+        find_paths(rows, self.waves, logs, (scores, np.zeros(scores.shape, np.int64)), paths)
+        return paths
+
+    def _open(
+        self, block: Block, chain: Chain
+    ) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray], tuple[FloatArray, ...]]:
+        """Return rows, moves with logarithms of emissions, and work space as `smooth_row` takes them."""
+        sparse = block.to_sparse(self.offsets)
+        rows = np.asarray(sparse.indptr, np.int64), np.asarray(sparse.indices, np.int32)
+        rank, n_waves = chain.initial.size, self.steps.size + 1
+        moves = np.zeros((n_waves, rank, rank))
+        moves[0, 0], moves[1:] = chain.initial, chain.transitions
+        work = np.empty((n_waves + 1, rank)), np.empty_like(moves), np.empty((n_waves, rank))
+        return rows, (moves, chain.take_logs().emissions), work
+
+
+@dataclass(frozen=True, eq=False)
+class TransitionModel(Summarised):
+    """A hidden Markov model of panel data: each person is in a latent state in every wave.
+
+    Answers of a wave are independent given the state in that wave; the state depends on the one before. Persons may
+    miss waves and answers, which are summed out exactly. With one wave the model is a latent class model.
+
+    Parameters
+    ----------
+    initial
+        float64 of shape (n_states,): shares of the states in the first wave.
+    transitions
+        float64 of shape (n_waves - 1, n_states, n_states): ``transitions[w, s, t]`` is the probability of state t in
+        wave w + 1 given state s in wave w; rows sum to 1.
+    emissions
+        float64 of shape (n_levels, n_states): PMFs of all variables given the state in their wave, stacked.
+    schema
+        Variables, one for each question and wave.
+    waves
+        Variables of each wave.
+    homogeneous
+        Whether all transition matrices are equal by construction.
+    invariant
+        Whether a question has equal PMFs in all waves by construction.
+    origin
+        How the model was fitted, as plain JSON types.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not agree, or PMFs do not sum to 1.
+    """
+
+    initial: FloatArray
+    transitions: FloatArray
+    emissions: FloatArray
+    schema: Schema
+    waves: Waves
+    homogeneous: bool = True
+    invariant: bool = True
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rank, n_waves = self.initial.size, self.waves.n_waves
+        expected = ((rank,), (n_waves - 1, rank, rank), (self.schema.n_levels, rank))
+        for name, values, shape in zip(Chain._fields, self.chain, expected, strict=True):
+            if values.shape != shape or not np.all((values >= 0) & (values < np.inf)):
+                raise PmfError(
+                    f"{name} has shape {values.shape}, or a value that is no probability; {n_waves} waves and "
+                    f"{rank} states need {shape}, at least 0"
+                )
+        sums = [self.initial.sum(), *self.transitions.sum(axis=2).ravel()]
+        sums += [*sum_blocks(self.emissions, self.schema.offsets).ravel()]
+        if np.abs(np.array(sums) - 1).max() > 1e-6:
+            raise PmfError("initial, transitions or emissions do not sum to 1; normalise them")
+
+    def __repr__(self) -> str:
+        """Return the sizes of the model."""
+        return f"TransitionModel({self.n_states} states, {self.n_waves} waves, {self.schema.n_variables} variables)"
+
+    @property
+    def chain(self) -> Chain:
+        """Initial shares, transitions and emissions."""
+        return Chain(self.initial, self.transitions, self.emissions)
+
+    @property
+    def layout(self) -> ChainLayout:
+        """Tables of the model."""
+        return ChainLayout.make(self.schema, self.waves, self.homogeneous, self.invariant)
+
+    @property
+    def n_states(self) -> int:
+        """Number of latent states."""
+        return self.initial.size
+
+    @property
+    def n_waves(self) -> int:
+        """Number of waves."""
+        return self.waves.n_waves
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters: of the initial shares, and of every distinct transition matrix and PMF."""
+        offsets = self.layout.find_offsets(self.n_states)
+        return self.n_states - 1 + self.n_states * int((np.diff(offsets) - 1).sum())
+
+    @property
+    def shares(self) -> FloatArray:
+        """Shares of the states in every wave: float64 of shape (n_waves, n_states)."""
+        found = [self.initial]
+        for moves in self.transitions:
+            found.append(found[-1] @ moves)
+        return np.array(found)
+
+    def sort_states(self) -> Self:
+        """Return the model with its states by their mean share over waves, the largest first."""
+        order = np.argsort(-self.shares.mean(axis=0).round(9), kind="stable")
+        return replace(self, **self.chain.take_states(order)._asdict())
+
+    def wave(self, wave: int) -> JointPMF:
+        """Return the joint PMF of the answers in one wave: latent classes with the shares of the states there.
+
+        Parameters
+        ----------
+        wave
+            Number of the wave, from 0.
+
+        Raises
+        ------
+        PmfError
+            If there is no such wave, or nothing was asked in it.
+        """
+        self._check_wave(wave, self.n_waves)
+        return self._take_variables(self.waves.positions[wave], self.shares[wave])
+
+    def _take_variables(self, positions: IntArray, prior: FloatArray) -> JointPMF:
+        kept = positions[positions >= 0].tolist()
+        if not kept:
+            raise PmfError("the wave has no variables; take one in which something was asked")
+        rows = np.concatenate([self.emissions[self.schema.rows_of(at)] for at in kept])
+        own = Schema(tuple(self.schema[at] for at in kept), missing=self.schema.missing)
+        return JointPMF(prior / prior.sum(), rows, own, self.origin)
+
+    def _check_wave(self, wave: object, n_waves: int) -> None:
+        check_whole("wave", wave)
+        assert isinstance(wave, int | np.integer)
+        if not 0 <= wave < n_waves:
+            raise PmfError(f"wave is {wave}, outside [0, {n_waves}); waves are counted from 0")
+
+    def log_prob(self, table: object) -> FloatArray:
+        """Return the log-probability of the observed cells of each person.
+
+        Parameters
+        ----------
+        table
+            Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode; a row per person.
+
+        Returns
+        -------
+        float64 of shape (n_rows,), nats; 0 for a row with nothing observed.
+
+        Raises
+        ------
+        SchemaError
+            If the table does not fit the schema.
+        """
+        return self.layout.score(DenseBlock(self.schema.encode(table)), self.chain)
+
+    def posterior(self, table: object) -> FloatArray:
+        """Return the posteriors of the states in every wave, given the answers of all waves.
+
+        Returns
+        -------
+        float64 of shape (n_rows, n_waves, n_states), sums of 1; the shares for a row with nothing observed.
+        """
+        block = DenseBlock(self.schema.encode(table))
+        posteriors = np.empty((len(block), self.n_waves, self.n_states))
+        self.layout.score(block, self.chain, posteriors)
+        return posteriors
+
+    def predict_states(self, table: object) -> IntArray:
+        """Return the most probable path of states of each person, by Viterbi's algorithm.
+
+        Returns
+        -------
+        int64 of shape (n_rows, n_waves). The path as a whole is the most probable one; the most probable state of each
+        wave by itself is ``posterior(table).argmax(axis=2)``.
+
+        References
+        ----------
+        Viterbi (1967), IEEE Transactions on Information Theory 13(2).
+        """
+        return self.layout.find_paths(DenseBlock(self.schema.encode(table)), self.chain)
+
+    def predict_proba(self, table: object, variable: str | int) -> FloatArray:
+        """Return the PMF of a variable for each person, given all other answers, before and after its wave.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality), rows sum to 1; the column of the variable itself may be absent.
+        """
+        position = self.schema.position(variable)
+        codes = self.schema.encode(table, hidden=self.schema.names[position])
+        wave = int(self.waves.find_places(self.schema)[0][position])
+        factor = self.emissions[self.schema.rows_of(position)]
+        return _mix(self.posterior(codes)[:, wave], factor.T)
+
+    def forecast(self, table: object, wave: int | None = None) -> dict[str, FloatArray]:
+        """Return the PMFs of the answers in a wave for each person, given the answers in the waves before it.
+
+        Parameters
+        ----------
+        table
+            As for `log_prob`; answers in this wave and later ones are not used.
+        wave
+            Number of the wave, from 0; by default the wave after the last, for which the last transitions and the PMFs
+            of the questions are taken to hold on.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality) by variable of that wave; for the wave after the last, by variable of the
+        first wave that has the question.
+
+        Raises
+        ------
+        PmfError
+            If there is no such wave, or it is the one after the last of a model with one wave, or whose transitions or
+            measurement are not equal in all waves.
+        """
+        wave = self.n_waves if wave is None else wave
+        self._check_wave(wave, self.n_waves + 1)
+        codes = self.schema.encode(table).copy()
+        codes[:, self.waves.find_places(self.schema)[0] >= wave] = -1
+        if wave < self.n_waves:
+            states, positions = self.posterior(codes)[:, wave], self.waves.positions[wave]
+        else:
+            if not (self.homogeneous and self.invariant) or self.n_waves == 1:
+                raise PmfError(
+                    f"wave is {wave}, after the last; the model has one wave, or other transitions or PMFs in each: "
+                    "fit two waves or more with homogeneous=True and invariant=True"
+                )
+            states = _mix(self.posterior(codes)[:, -1], self.transitions[-1])
+            positions = self.waves.first_positions
+        kept = [self.schema[at] for at in positions[positions >= 0].tolist()]
+        return {
+            each.name: _mix(states, self.emissions[self.schema.rows_of(each.name)].T)
+            for each in kept
+        }
+
+    def sample(self, n_rows: int, rng: np.random.Generator | int) -> IntArray:
+        """Draw people from the model.
+
+        Returns
+        -------
+        Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing.
+        """
+        check_whole("n_rows", n_rows)
+        rng = np.random.default_rng(rng)
+        codes = np.empty((n_rows, self.schema.n_variables), self.schema.code_dtype)
+        states = np.zeros(n_rows, np.int64)
+        for wave, positions in enumerate(self.waves.positions):
+            moves = self.transitions[wave - 1] if wave else self.initial[None]
+            states = _draw(moves[states], rng)
+            for position in positions[positions >= 0].tolist():
+                factor = self.emissions[self.schema.rows_of(position)]
+                codes[:, position] = _draw(factor.T[states], rng)
+        return codes
+
+    def summary(self) -> Summary:
+        """Return the states with what distinguishes them, their shares by wave, and the transitions."""
+        facts = (
+            ("waves", format_count(self.n_waves)),
+            ("variables", format_count(self.schema.n_variables)),
+            ("latent states", format_count(self.n_states)),
+            ("free parameters", format_count(self.n_parameters)),
+            ("transitions", "equal between all waves" if self.homogeneous else "free"),
+            ("measurement", "equal in all waves" if self.invariant else "free"),
+        )
+        most = slice(min(self.n_states, MOST_STATES))
+        of_state = [f">state {state}" for state in range(most.stop)]
+        names = [cut(next(filter(None, own), "")) for own in self.waves.names]
+        rows = [
+            (f"{wave} ({names[wave]})", *map(percent, own[most]))
+            for wave, own in enumerate(self.shares.tolist())
+        ]
+        moves = [
+            (
+                "any" if self.homogeneous else f"{wave} to {wave + 1}",
+                f"state {state}",
+                *(f"{each:.3f}" for each in self.transitions[wave, state, most]),
+            )
+            for wave in range(self.layout.n_matrices)
+            for state in range(most.stop)
+        ]
+        title = "Shares of the states by wave"
+        tables = [SummaryTable(title, ("wave", *of_state), rows, len(rows), "model.shares")]
+        title = "Transitions: probability of the state in the next wave"
+        columns = ("waves", "from", *of_state)
+        tables += [SummaryTable(title, columns, moves, len(moves), "model.transitions")]
+        pooled = self._take_variables(self.waves.first_positions, self.shares.mean(axis=0))
+        headline = f"Latent transitions of {self.n_states} states over {self.n_waves} waves"
+        return Summary(headline, facts, (), (tabulate_states(pooled), *tables[: 1 + bool(moves)]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a Zarr group that `load` can read; the folder must not exist."""
+        dims = ("state",), ("step", "state", "next_state"), ("level", "state")
+        arrays = dict(zip(Chain._fields, zip(self.chain, dims, strict=True), strict=True))
+        attributes = {
+            "kind": KIND,
+            "units": "probability",
+            "schema": self.schema.to_json(),
+            "waves": [list(own) for own in self.waves.names],
+            "homogeneous": self.homogeneous,
+            "invariant": self.invariant,
+            "origin": dict(self.origin),
+        }
+        write_arrays(Path(path), arrays, attributes)
+
+    @classmethod
+    def load(cls, path: str | Path) -> TransitionModel:
+        """Read a model written by `save`, from a folder or the URL of an object store.
+
+        Raises
+        ------
+        StoreError
+            If the group is missing, damaged, or not a transition model.
+        """
+        folder = find_local_path(path)
+        check_expansion(folder)
+        arrays, attributes = read_arrays(folder, list(Chain._fields), kind=KIND)
+        with refuse_damage(folder):
+            schema = Schema.from_json(attributes["schema"])
+            waves = Waves.find(schema, attributes["waves"])
+            chain = Chain(*(arrays[name] for name in Chain._fields))
+            is_equal = bool(attributes["homogeneous"]), bool(attributes["invariant"])
+            return cls(*chain, schema, waves, *is_equal, attributes["origin"])
+
+
+def _mix(states: FloatArray, pmfs: FloatArray) -> FloatArray:
+    """Average PMFs (n_states, n) by shares (n_rows, n_states); not by BLAS, whose last bits depend on threads."""
+    parts = (shares[:, None] * own for shares, own in zip(states.T, pmfs, strict=True))
+    return np.asarray(sum(parts))
+
+
+def _draw(pmfs: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw a position from each row of PMFs."""
+    edges = np.cumsum(pmfs, axis=1)
+    return np.asarray((rng.random((len(pmfs), 1)) * edges[:, -1:] >= edges[:, :-1]).sum(axis=1))

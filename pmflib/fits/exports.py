@@ -1,0 +1,204 @@
+"""Export of fits as a DataFrame, CSV or an Excel workbook."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from pmflib.base.arrays import FloatArray
+from pmflib.base.errors import PmfError
+from pmflib.base.texts import guard_cell, show_text
+from pmflib.families.traits.discriminations import Discriminations, name_contrast
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pmflib.model import JointPMF
+
+COLUMNS = ("parameter", "state", "variable", "level", "value", "error", "lower", "upper")
+"""Columns of the table of parameters, one parameter per row: ``share`` of a state, or ``probability`` of a level given
+the state. Item response models have ``discrimination`` (logits between the two levels per standard deviation of the
+trait), ``threshold`` (standard deviations of the trait), and, as centred logits, ``intercept`` and ``slope`` of each
+level; the column of the state then contains the trait's number.
+"""
+
+
+class ArrayErrors(Protocol):
+    """Standard errors and intervals of an array of parameters; NaN if unavailable."""
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower interval limits."""
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper interval limits."""
+
+
+Errors = Mapping[str, ArrayErrors]
+"""Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank), or of ``discriminations``, ``thresholds``, ``base`` and
+``slopes`` of item responses: see `pmflib.inference.errors.parameter_errors.ParameterErrors`."""
+
+
+def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of all parameters with the columns `COLUMNS`: state shares first, then levels.
+
+    Parameters
+    ----------
+    model
+        The model.
+    errors
+        Standard errors of its parameters; None leaves these columns NaN.
+
+    Raises
+    ------
+    PmfError
+        If errors belong to another model.
+    """
+    traits = None if model.folding is not None else model.trait_model
+    items = None if traits is None else Discriminations.find(traits)
+    if traits is not None and items is not None:
+        arrays = {
+            "discriminations": items.values,
+            "thresholds": items.thresholds,
+            "base": traits.base,
+            "slopes": traits.slopes,
+        }
+        if not items.thresholds.size:
+            del arrays["thresholds"]
+    else:
+        arrays = {"prior": model.prior, "factors": model.factors}
+    unknown = math.nan, math.nan, math.nan
+    for name, values in arrays.items():
+        if errors is not None and errors[name].errors.shape != values.shape:
+            raise PmfError(
+                f"errors has {name} of shape {errors[name].errors.shape}, the model one of {values.shape}; give the "
+                "errors of this fit's model"
+            )
+
+    def find(name: str, *at: int) -> tuple[float, float, float]:
+        if errors is None:
+            return unknown
+        found = errors[name]
+        return (
+            float(found.errors[at]),
+            float(found.lower[at]),
+            float(found.upper[at]),
+        )
+
+    if traits is not None and items is not None:
+        for position, f in np.ndindex(items.values.shape):
+            item = name_contrast(model.schema, items.levels[position, f])
+            value = float(items.values[position, f])
+            yield ("discrimination", f, *item, value, *find("discriminations", position, f))
+        for at, levels in enumerate(items.steps):
+            item = name_contrast(model.schema, levels)
+            yield ("threshold", 0, *item, float(items.thresholds[at]), *find("thresholds", at))
+        for position, variable in enumerate(model.schema):
+            for code, level in enumerate(variable.levels):
+                row = int(model.schema.offsets[position]) + code
+                item = variable.name, str(level)
+                yield ("intercept", "", *item, float(traits.base[row]), *find("base", row))
+                for f in range(traits.n_traits):
+                    slope = float(traits.slopes[row, f])
+                    yield ("slope", f, *item, slope, *find("slopes", row, f))
+        return
+    for state, share in enumerate(model.prior.tolist()):
+        yield ("share", state, "", "", share, *find("prior", state))
+    for position, variable in enumerate(model.schema):
+        first = int(model.schema.offsets[position])
+        for code, level in enumerate(variable.levels):
+            for state in range(model.rank):
+                value = float(model.factors[first + code, state])
+                named = ("probability", state, variable.name, str(level))
+                yield (*named, value, *find("factors", first + code, state))
+
+
+def make_frame(model: JointPMF, errors: Errors | None = None) -> pd.DataFrame:
+    """Return the parameters as a pandas DataFrame with the columns `COLUMNS`; see `list_parameters`.
+
+    Raises
+    ------
+    PmfError
+        If pandas is not installed, or errors belong to another model.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise PmfError(
+            "to_frame makes a pandas DataFrame, and pandas is not installed; install it, or use to_csv"
+        ) from error
+    return pd.DataFrame(list(list_parameters(model, errors)), columns=list(COLUMNS))
+
+
+def write_csv(model: JointPMF, path: Path, errors: Errors | None = None) -> None:
+    """Write the parameters as UTF-8 CSV, one per line, with full precision; unknown values are empty.
+
+    Names that a spreadsheet would run as formulas are prefixed by an apostrophe; see `guard_cell`.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(COLUMNS)
+        for row in map(_leave_out_unknown, list_parameters(model, errors)):
+            rows.writerow([guard_cell(x) if isinstance(x, str) else x for x in row])
+
+
+def write_workbook(
+    model: JointPMF, statistics: Mapping[str, Any], path: Path, errors: Errors | None = None
+) -> None:
+    """Write an Excel workbook with sheets for parameters, state profiles and fit statistics.
+
+    Raises
+    ------
+    PmfError
+        If openpyxl is not installed, or errors belong to another model.
+    """
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell import WriteOnlyCell
+    except ImportError as error:
+        raise PmfError(
+            "to_excel needs openpyxl, which is not installed; install pmflib[excel], or use to_csv"
+        ) from error
+    book = Workbook(write_only=True)
+    sheets: dict[str, list[Sequence[Any]]] = {
+        "parameters": [COLUMNS, *map(_leave_out_unknown, list_parameters(model, errors))],
+        "profiles": list(_list_profiles(model)),
+        "fit": [("statistic", "value"), *statistics.items()],
+    }
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            cells = [WriteOnlyCell(sheet, show_text(x) if isinstance(x, str) else x) for x in row]
+            for cell in cells:
+                if cell.data_type == "f":
+                    # a level that begins with = is text, not a formula
+                    cell.data_type = "s"
+            sheet.append(cells)
+    book.save(path)
+
+
+def _leave_out_unknown(row: Sequence[Any]) -> list[Any]:
+    """Return the row with None in place of NaN."""
+    return [None if isinstance(x, float) and math.isnan(x) else x for x in row]
+
+
+def _list_profiles(model: JointPMF) -> Iterator[Sequence[Any]]:
+    """Yield state shares, and the probability of every level in each state and overall."""
+    yield ("variable", "level", *(f"state {state}" for state in range(model.rank)), "all")
+    yield ("share", "", *model.prior.tolist(), float(model.prior.sum()))
+    overall = np.asarray(model.factors @ model.prior)
+    for position, variable in enumerate(model.schema):
+        first = int(model.schema.offsets[position])
+        for code, level in enumerate(variable.levels):
+            values = model.factors[first + code].tolist()
+            yield (variable.name, str(level), *values, float(overall[first + code]))

@@ -1,0 +1,194 @@
+"""Fit statistics: likelihood and information criteria on training and held-out samples, as numbers, tables and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
+
+
+@dataclass(frozen=True)
+class Criteria(Summarised):
+    """Likelihood of a model on its training samples, and statistics derived from it; for AIC to ICL, lower is better.
+
+    Parameters
+    ----------
+    log_likelihood
+        Log-likelihood of the observed cells of all samples, nats, without pseudo-counts.
+    entropy
+        Total entropy of the posteriors of the latent state, nats; 0 if every state is certain.
+    n_rows
+        Number of samples with any observed cell.
+    n_empty
+        Number of samples with nothing observed. Their likelihood is 1; they count only in the mean per sample.
+    n_states
+        Number of latent states.
+    n_parameters
+        Number of free parameters, see `count_parameters`; None if they are not counted, as for continuous traits, whose
+        states are quadrature points.
+    n_cells
+        Number of possible response patterns: the product over variables of the number of observed levels, infinite
+        above 1e308.
+    """
+
+    log_likelihood: float
+    entropy: float
+    n_rows: int
+    n_empty: int
+    n_states: int
+    n_parameters: int | None
+    n_cells: float
+
+    @property
+    def per_row(self) -> float:
+        """Return the log-likelihood per sample, nats: the mean of `JointPMF.log_prob`."""
+        return self.log_likelihood / max(self.n_rows + self.n_empty, 1)
+
+    @property
+    def aic(self) -> float | None:
+        """Return Akaike's criterion; None without a number of parameters."""
+        return self._penalise(2.0)
+
+    @property
+    def bic(self) -> float | None:
+        """Return Schwarz's criterion; None without a number of parameters."""
+        return self._penalise(math.log(max(self.n_rows, 1)))
+
+    @property
+    def sabic(self) -> float | None:
+        """Return Schwarz's criterion with Sclove's sample size, (n + 2) / 24; None without a number of parameters."""
+        return self._penalise(math.log((self.n_rows + 2) / 24))
+
+    @property
+    def caic(self) -> float | None:
+        """Return Bozdogan's consistent version of Akaike's criterion; None without a number of parameters."""
+        return self._penalise(math.log(max(self.n_rows, 1)) + 1)
+
+    @property
+    def icl(self) -> float | None:
+        """Return the integrated completed likelihood, Schwarz's criterion plus twice the entropy, or None."""
+        return None if self.bic is None else self.bic + 2 * self.entropy
+
+    @property
+    def relative_entropy(self) -> float | None:
+        """Return the relative entropy: 1 minus the entropy divided by its maximum, n log F; None for one state."""
+        if self.n_states == 1 or not self.n_rows:
+            return None
+        return 1 - self.entropy / (self.n_rows * math.log(self.n_states))
+
+    @property
+    def degrees_of_freedom(self) -> int | None:
+        """Return the number of free cells, or of samples if smaller, minus the number of parameters.
+
+        A negative value means more parameters than the samples can determine. None without a number of parameters.
+        """
+        if self.n_parameters is None:
+            return None
+        return int(min(self.n_cells - 1, self.n_rows)) - self.n_parameters
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """Convert to plain JSON types; undefined values are None."""
+        return {name: getattr(self, name) for name in ("log_likelihood", "per_row", *STATISTICS)}
+
+    def tabulate(self) -> SummaryTable:
+        """Return a table of the criteria and their components."""
+        return tabulate_statistics(self.to_json())
+
+    def describe(self) -> str:
+        """Format the log-likelihood in total and per row in one line."""
+        return describe_likelihood(self.to_json())
+
+    def summary(self) -> Summary:
+        """Return a summary of likelihood and criteria: text in a terminal, HTML in a notebook."""
+        return Summary(f"Log-likelihood {self.describe()}", tables=(self.tabulate(),))
+
+    def _penalise(self, price: float) -> float | None:
+        if self.n_parameters is None:
+            return None
+        return -2 * self.log_likelihood + price * self.n_parameters
+
+
+STATISTICS = {
+    "n_rows": "rows with anything observed",
+    "n_empty": "rows with nothing observed",
+    "n_parameters": "free parameters",
+    "degrees_of_freedom": "degrees of freedom",
+    "aic": "AIC",
+    "bic": "BIC",
+    "sabic": "SABIC",
+    "caic": "CAIC",
+    "icl": "ICL",
+    "entropy": "entropy of states, nats",
+    "relative_entropy": "relative entropy",
+}
+"""Names of statistics derived from a likelihood, in JSON and for display."""
+
+
+def tabulate_statistics(found: Mapping[str, Any]) -> SummaryTable:
+    """Return a table of fit statistics from `Criteria.to_json`; undefined values are omitted."""
+    rows = [
+        (title, _format_statistic(found[name]))
+        for name, title in STATISTICS.items()
+        if found.get(name) is not None and (name != "n_empty" or found[name])
+    ]
+    return SummaryTable(
+        "Fit statistics; for AIC to ICL, lower is better", ("statistic", ">value"), rows, len(rows)
+    )
+
+
+def describe_likelihood(found: Mapping[str, Any]) -> str:
+    """Log-likelihood of the training rows in all and per row, from what `Criteria.to_json` gives."""
+    n_rows = format_count(found["n_rows"] + found["n_empty"])
+    total, per_row = decimal(found["log_likelihood"], 8), decimal(found["per_row"], 6)
+    return f"{total} nats of {n_rows} training rows, {per_row} per row"
+
+
+def _format_statistic(value: float) -> str:
+    return format_count(value) if isinstance(value, int) else decimal(value, 8)
+
+
+@dataclass(frozen=True)
+class HeldOutScore:
+    """Likelihood of held-out samples.
+
+    Parameters
+    ----------
+    per_row
+        Log-likelihood per sample, nats; with a target that of the target given the others.
+    n_rows
+        Number of samples.
+    n_trials
+        Fits that were evaluated, each without these samples, before all of them were fitted in the same way; 0 where
+        it was the model itself that was evaluated.
+    """
+
+    per_row: float
+    n_rows: int
+    n_trials: int = 0
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of all the samples, nats."""
+        return self.per_row * self.n_rows
+
+    def describe(self) -> str:
+        """Say it in one line: in all, per row, and whose it is."""
+        per_row, n_rows = decimal(self.per_row, 6), format_count(self.n_rows)
+        text = (
+            f"{decimal(self.log_likelihood, 8)} nats of {n_rows} held-out rows, {per_row} per row"
+        )
+        if self.n_trials == 1:
+            return f"{text}, under the fit that was made without them"
+        return f"{text}, under {self.n_trials} fits without them" if self.n_trials else text
+
+    def to_json(self) -> dict[str, float | int]:
+        """All of it in plain JSON types."""
+        return {**asdict(self), "log_likelihood": self.log_likelihood}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> HeldOutScore:
+        """What `to_json` was called on."""
+        return cls(found["per_row"], found["n_rows"], found["n_trials"])

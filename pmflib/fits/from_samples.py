@@ -1,0 +1,455 @@
+"""EM fits to samples, with options chosen on held-out samples; and fits to samples drawn from an average."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Literal, Unpack
+
+import numpy as np
+
+from pmflib.base.arrays import check_model_type, check_row_order, check_whole, name_type
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
+from pmflib.base.display.progress import reports_progress
+from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.methods import MEMBER_START_METHODS
+from pmflib.base.pseudo_counts import check_rank, warn_of_rank
+from pmflib.base.weights import note_weights
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.counts.pair_counts import PairCounts
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.memory import plan_em
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.families.forests.dependence import (
+    DEPENDENCES,
+    fit_dependence,
+    plan_forest_passes,
+    refine_forests,
+)
+from pmflib.families.forests.em import are_modest
+from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.families.traits.item_responses import fit_item_responses
+from pmflib.fits.em_fit import EMFit, Passes, PassOptions
+from pmflib.fits.fit_result import FitResult, warn_if_stopped
+from pmflib.fits.fit_specifications import Options
+from pmflib.fits.ranks.selection import select, split_for_choice
+from pmflib.fits.starts import PreparedStart, StoredCounts, load_counts
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+from pmflib.surveys.design.survey_design import weigh_samples
+
+BUDGET = 30.0
+"""Processor time for the choice of kind and rank, seconds, according to cost models (`pmflib.fits.ranks.fit_runs`),
+which may be wrong by a factor of three. With it, 10,000 rows of 1,000 columns are fitted in less than 30 s of processor
+time (`python -m benchmarks.ranks.choice_times --wide`).
+"""
+
+DRAWN_SAMPLES = 100_000
+"""Default number of samples drawn from an average for distillation."""
+
+
+@reports_progress
+def fit_em(
+    samples: object,
+    model: JointPMF | None = None,
+    *,
+    rank: int | Literal["auto"] | None = None,
+    schema: Schema | None = None,
+    validation: object | None = None,
+    start: str | PreparedStart = "auto",
+    pseudo_count: float | Literal["auto"] = "auto",
+    members: int = 1,
+    target: str | int | None = None,
+    dependence: Literal["auto", "none", "tree"] | None = None,
+    weight: object | None = None,
+    rng: np.random.Generator | int = 0,
+    **passes: Unpack[PassOptions],
+) -> FitResult:
+    """Fit a latent class model by EM to samples, in memory or in a store, or refine a given model.
+
+    "auto" means that held-out samples choose. These are ``validation``, or otherwise a fifth of the samples in memory,
+    after which all samples are fitted with the chosen options. Among candidates within one standard error of the best,
+    the simplest is chosen: the lowest rank, the largest pseudo-count. Stored samples without ``validation`` are fitted
+    without a choice; ``select_rank`` chooses their rank from pairs. The notes of the result describe what was compared.
+
+    Parameters
+    ----------
+    samples
+        A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
+    model
+        Model to refine; give either a model or a rank. Without held-out samples it is refined until the objective
+        converges. A model with forests keeps its options, and its forests are re-estimated periodically.
+    rank
+        Number of latent states, if no model is given. "auto" doubles it until held-out samples have twice not become
+        more likely, then fills in the ranks below the best.
+    schema
+        Variables, if neither a model nor stored samples are given. None infers them from the samples.
+    validation
+        Held-out samples, in memory or stored. Their log-likelihood determines the number of passes and the options set
+        to "auto".
+    start
+        Start method, if no model is given: a method of `pmflib.fit`; "auto" compares starts from pairs with random
+        ones. For stored samples also a `pmflib.fits.starts.PreparedStart`, with counts or a model made from them.
+    pseudo_count
+        Mean pseudo-count per level and latent state, proportional to the marginals; "auto" compares several.
+    members
+        Number of fits from independent starts whose probabilities are averaged. The result is one model with
+        ``members * rank`` states, which EM cannot refine; `distil` fits a smaller one to it.
+    target
+        Variable, by name or position, that the model is to predict: held-out samples are scored by its conditional
+        log-likelihood given their other variables. None treats all variables alike. With start "auto", one member and a
+        rank of at least the target's cardinality, latent states are assigned to the levels of the target.
+    dependence
+        Whether variables may depend on each other within a state: "tree" fits a forest within each state
+        (`pmflib.families.forests.tree_pmf.TreePMF`), "none" assumes independence, and "auto" takes forests where they
+        make
+        held-out samples more likely by more than two standard errors. With rank "auto" both are chosen together. None
+        is "auto" with rank "auto" and no target, where one to three traits are compared as well; else None is "none".
+    weight
+        Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.SurveyDesign`, whose sampling
+        units are never split between fitted and held-out samples. Only ratios matter: weights are scaled to sum to
+        Kish's effective sample size, (sum w)^2 / sum w^2. Equal weights give the unweighted fit, bit for bit.
+    rng
+        Random generator, or a seed; used only for starts.
+    **passes
+        Fields of `pmflib.fits.em_fit.Passes`: ``max_passes`` (200), ``tol`` (1e-6), ``patience`` (10),
+        ``accelerate`` (False), ``checkpoint`` and ``on_pass``.
+
+    Returns
+    -------
+    The model and the history of the fit. Stored samples give equal bits for any number of workers.
+
+    Raises
+    ------
+    PmfError
+        If neither or both of model and rank are given, the model is an average, there are no samples in memory, a
+        prepared start is given for samples in memory, an option is out of range, or the checkpoint belongs to another
+        fit; if a weight is not a finite number above 0, or weights are given for stored samples or with ``validation``.
+    SchemaError
+        If samples do not fit the schema, or the target does not exist.
+    StoreError
+        If stored samples or counts are missing or damaged.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If EM reaches ``max_passes``.
+    RankWarning
+        If the rank exceeds the number of samples in memory; given before anything is computed.
+    """
+    steps = Passes(**passes)
+    method, counts, start_model = start if isinstance(start, PreparedStart) else (start, None, None)
+    _check_options(model, rank, method, members, steps.max_passes, dependence)
+    # checked here, because the runs of choices have limits of their own
+    Limits(*steps[:3]).check()
+    _check_samples(samples, schema, start)
+    variables = _find_schema(samples, schema, model)
+    seed = _read_seed(rng, isinstance(samples, StoredSamples))
+    training = _read_samples(samples, variables)
+    if weight is not None:
+        if validation is not None:
+            raise PmfError(
+                "weight and validation are given; leave validation out: a fold of the samples is held out"
+            )
+        check_row_order(samples, weight=weight)
+        training = weigh_samples(training, weight, variables.weight_decimals)
+    position = None if target is None else variables.position(target)
+
+    def make_fit(rank: int) -> EMFit:
+        # independent variables have a unique fit
+        options = Options.make(method, pseudo_count, 1 if rank == 1 else members, rank)
+        return EMFit(variables, rank, options, seed, steps, position)
+
+    is_kind_open = dependence is None and rank == "auto" and start_model is None and target is None
+    if dependence is None:
+        dependence = "auto" if is_kind_open else "none"
+    chosen = None
+    if rank == "auto" and start_model is None:
+        fit = make_fit(2)
+        load = (
+            partial(_load_folds, training, counts) if isinstance(training, StoredSamples) else None
+        )
+        chosen = select(
+            fit,
+            split_for_choice(fit, training, validation),
+            load,
+            dependence=dependence,
+            with_traits=is_kind_open,
+            budget=BUDGET,
+        )
+        if chosen.kinds is not None:
+            dependence = "tree" if chosen.kind == "forests" else "none"
+        rank = chosen.rank
+    elif rank is None or rank == "auto":
+        model_of_rank = start_model if model is None else model
+        assert model_of_rank is not None
+        rank = model_of_rank.rank
+    if chosen is None and model is None and not isinstance(training, StoredSamples):
+        warn_of_rank(rank, round(training.n_samples))
+    if chosen is not None and chosen.kind == "traits":
+        result = fit_item_responses(
+            training,
+            rank,
+            schema=variables,
+            validation=validation,
+            pseudo_count=DEFAULT_PSEUDO_COUNT if pseudo_count == "auto" else float(pseudo_count),
+            max_passes=steps.max_passes,
+            tol=steps.tol,
+            seed=seed,
+            checkpoint=steps.checkpoint,
+            on_pass=steps.on_pass,
+        )
+    else:
+        fit = make_fit(rank)
+        result = _fit_rank(fit, training, validation, counts, model, start_model, dependence)
+        warn_if_stopped(result, steps.max_passes)
+    if chosen is not None:
+        result = replace(
+            result,
+            comparisons=(*chosen.comparisons, *result.comparisons),
+            notes=(*chosen.reasons, *result.notes),
+        )
+    return _note_weights(result, training)
+
+
+def _load_folds(training: StoredSamples, counts: PairCounts | StoredCounts | None) -> PairCounts:
+    """Return the counts of stored samples by fold."""
+    found = load_counts(training, counts)
+    if isinstance(found, PairCounts):
+        return found
+    stored = PairCounts.load(found.path)
+    return stored if found.folds is None else stored.select_folds(found.folds)
+
+
+def _fit_rank(
+    fit: EMFit,
+    training: StoredSamples | DenseBlock,
+    validation: object | None,
+    counts: PairCounts | StoredCounts | None,
+    model: JointPMF | TreePMF | None,
+    start_model: JointPMF | None,
+    dependence: Literal["auto", "none", "tree"],
+) -> FitResult:
+    """Fit with the rank of ``fit``: from a model, from a starting model, or from starts that are compared."""
+    if model is not None:
+        fit = fit.refining(model)
+    if isinstance(training, StoredSamples):
+        counts = load_counts(training, counts)
+    if isinstance(model, TreePMF):
+        return refine_forests(fit, model, training, validation, counts)
+    if start_model is not None:
+        assert counts is not None
+        fit = fit.started_from(start_model, counts)
+    result = fit.fit_samples(training, validation, counts)
+    if dependence == "none":
+        return result
+    is_forced = dependence == "tree"
+    return fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
+
+
+@reports_progress
+def distil(
+    average: JointPMF,
+    rank: int,
+    *,
+    validation: object | None = None,
+    n_samples: int = DRAWN_SAMPLES,
+    pseudo_count: float | Literal["auto"] = "auto",
+    target: str | int | None = None,
+    seed: int = 0,
+    **passes: Unpack[PassOptions],
+) -> FitResult:
+    """Fit a single model by EM to samples drawn from an average, which preserves most of the gain from averaging.
+
+    Parameters
+    ----------
+    average
+        Model fitted by `fit_em` with several members.
+    rank
+        Number of latent states of the model to be fitted.
+    validation
+        Held-out real samples, in memory or stored, which choose the start, the pseudo-count and the number of passes.
+        None makes no choices.
+    n_samples
+        Number of samples to draw, at least 1.
+    pseudo_count, target, **passes
+        As for `fit_em`.
+    seed
+        Seed for the samples and for the starts.
+
+    Returns
+    -------
+    The model and the history of the fit.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If EM reaches ``max_passes``.
+
+    References
+    ----------
+    Breiman, Shang (1996), "Born again trees"; Hinton, Vinyals, Dean (2015), "Distilling the knowledge in a neural
+    network".
+    """
+    check_model_type("average", average, JointPMF)
+    check_rank(rank)
+    schema, steps = average.schema, Passes(**passes)
+    drawn = DenseBlock(average.sample(n_samples, seed))
+    fit = EMFit(
+        schema=schema,
+        rank=rank,
+        options=Options.make("auto", pseudo_count, 1, rank),
+        seed=seed,
+        passes=steps,
+        target=None if target is None else schema.position(target),
+    )
+    training = BlocksInMemory.cut(drawn, schema.offsets, rank)
+    starts = fit.make_starts(fit.count(drawn))
+    result = fit.choose(training, fit.open_held_out(validation), starts, drawn)[1]
+    n_members = average.origin.get("average", 1)
+    note = f"fitted to {len(drawn)} samples drawn from an average of {n_members} fits"
+    warn_if_stopped(result, steps.max_passes)
+    return replace(result, notes=(note, *result.notes))
+
+
+def plan_fit_em(
+    samples: StoredSamples,
+    rank: int,
+    *,
+    start: str = "auto",
+    pseudo_count: float | Literal["auto"] = "auto",
+    members: int = 1,
+    dependence: str = "none",
+    n_threads: int = 1,
+) -> MemoryPlan:
+    """Plan the memory of `fit_em` on a worker of stored samples and in this process, without the samples.
+
+    Parameters
+    ----------
+    samples
+        Training samples, with their client.
+    rank, start, pseudo_count, members, dependence
+        As for `fit_em`; "tree" also stands for a model with forests as start.
+    n_threads
+        Number of threads of the worker.
+    """
+    options = Options.make(start, pseudo_count, members, rank)
+    n_models = options.count_models(samples.n_observed, rank)
+    n_waiting = samples.plan_pass(rank, n_models).n_waiting
+    sizes = samples.schema.n_levels, rank, n_threads, n_models
+    plan = plan_em(*sizes, n_waiting=n_waiting)
+    if dependence == "tree" or (dependence == "auto" and are_modest(samples.schema.offsets, rank)):
+        plan = plan.take_larger(plan_forest_passes(samples, rank, members, n_threads))
+    return plan
+
+
+def check_can_start(model: JointPMF) -> None:
+    """Refuse an average as a start for EM.
+
+    Raises
+    ------
+    PmfError
+        If the model is an average.
+    """
+    if model.origin.get("final"):
+        raise PmfError(
+            f"model is final, an average of {model.origin['average']} fits, which EM would take apart; give a rank, "
+            "or fit a model to samples drawn from it"
+        )
+
+
+def _check_options(
+    model: JointPMF | None,
+    rank: int | Literal["auto"] | None,
+    start: str,
+    members: int,
+    max_passes: int,
+    dependence: str | None,
+) -> None:
+    """Check options and their combinations."""
+    if isinstance(rank, str) and rank != "auto":
+        raise PmfError(f"rank is {rank!r}; give a number, or 'auto'")
+    if rank is not None and rank != "auto":
+        check_rank(rank)
+    if model is not None:
+        check_model_type("model", model, JointPMF)
+    check_whole("members", members)
+    check_whole("max_passes", max_passes)
+    if (model is None) == (rank is None):
+        raise PmfError(
+            f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two, as "
+            "fit_em(samples, rank=8) or fit_em(samples, model)"
+        )
+    if members < 1:
+        raise PmfError(f"members is {members}; give at least 1")
+    if model is not None:
+        check_can_start(model)
+        if members > 1:
+            raise PmfError(f"members is {members} and a model is given; give a rank instead")
+    if members > 1 and start not in ("auto", *MEMBER_START_METHODS):
+        raise PmfError(
+            f"members is {members} and start is {start!r}, which gives equal starts; use one of "
+            f"{('auto', *MEMBER_START_METHODS)}"
+        )
+    if dependence is not None and dependence not in DEPENDENCES:
+        raise PmfError(f"dependence is {dependence!r}; give one of {DEPENDENCES}")
+
+
+def _check_samples(
+    samples: object,
+    schema: Schema | None,
+    start: str | PreparedStart,
+) -> None:
+    """Check the types of samples and schema, and options for stored samples only."""
+    if isinstance(samples, PairCounts):
+        raise PmfError(
+            "samples is PairCounts; fit_em takes samples, and pmflib.fit(counts, rank) takes counts"
+        )
+    if schema is not None and not isinstance(schema, Schema):
+        raise SchemaError(
+            f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
+            "pmflib.Schema.from_cardinalities([2, 3])"
+        )
+    if not isinstance(samples, StoredSamples) and isinstance(start, PreparedStart):
+        raise PmfError("start is prepared, which is for stored samples; give the name of a method")
+
+
+def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None) -> Schema:
+    """Return the variables: of the model or of stored samples, given, or inferred."""
+    if model is not None:
+        return model.schema
+    if isinstance(samples, StoredSamples):
+        return samples.schema
+    return Schema.infer(samples) if schema is None else schema
+
+
+def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock:
+    """Return stored samples unchanged, and other samples as codes."""
+    if isinstance(samples, StoredSamples):
+        return samples
+    codes = schema.encode(samples)
+    if not len(codes):
+        raise PmfError("codes has no rows; EM needs at least one sample")
+    return DenseBlock(codes)
+
+
+def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
+    """Add the effective number of weighted samples to the notes and to the origin of the model."""
+    if isinstance(samples, StoredSamples):
+        if not samples.is_weighted:
+            return result
+        n_rows, n_effective = samples.n_rows, samples.n_effective
+    elif samples.weights is None:
+        return result
+    else:
+        n_rows, n_effective = len(samples), samples.n_samples
+    model = replace(result.model, origin={**result.model.origin, "n_effective": n_effective})
+    return replace(result, model=model, notes=(note_weights(n_rows, n_effective), *result.notes))
+
+
+def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:
+    """Return the seed of the starts; for stored samples it is kept as configured, because artefacts are named by it."""
+    if is_stored and isinstance(rng, int | np.integer):
+        return int(rng)
+    return int(np.random.default_rng(rng).integers(2**63))

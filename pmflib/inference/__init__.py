@@ -1,0 +1,1 @@
+"""What is said of any fit: errors, tests of fit, three steps, targets, imputation, planning."""

@@ -1,0 +1,1 @@
+"""Tests of fit: bivariate residuals, likelihood-ratio tests of the rank, diagnostics."""

@@ -1,0 +1,1 @@
+"""Missing answers drawn several times, and estimates pooled over the draws."""

@@ -1,0 +1,1 @@
+"""How many samples a wanted accuracy takes."""

@@ -1,0 +1,1 @@
+"""Fits that predict one variable: cuts, held-out scores, rivals."""

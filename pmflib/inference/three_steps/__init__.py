@@ -1,0 +1,1 @@
+"""Relations of latent classes to other variables, corrected for errors of classification."""

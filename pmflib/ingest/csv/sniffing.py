@@ -1,0 +1,721 @@
+"""Detect the encoding, delimiter, header and decimal sign of CSV files from their beginnings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pmflib.base.errors import SourceError
+from pmflib.base.texts import list_some
+from pmflib.ingest.chunks import is_text
+from pmflib.ingest.csv.byte_stream import UNIT_SEPARATOR, choose_separator, separate_fields
+from pmflib.ingest.csv.rows import DECIMAL_COMMA, join_header, open_text
+from pmflib.ingest.options import WHITESPACE, SourceOptions
+from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
+from pmflib.schema.variable import read_number
+
+SNIFFED_BYTES = 128 << 10
+"""Size of the examined part of the first file, bytes in UTF-8."""
+SNIFFED_ROWS = 1000
+"""Largest number of examined rows."""
+SNIFFED_FILES = 16
+"""Largest number of files whose encoding is detected."""
+
+
+def sniff_source(
+    sources: Sequence[Source], config: SourceOptions, given: Collection[str]
+) -> tuple[SourceOptions, list[str]]:
+    """Detect the options of CSV files that were not given: encoding, delimiter, decimal sign, columns.
+
+    The encoding is detected in the first ``SNIFFED_FILES`` files, other options in the first one. Columns of files
+    without a header are named c1, c2, ...
+
+    Parameters
+    ----------
+    sources
+        The files, at least one.
+    config
+        Given options and defaults.
+    given
+        Names of the given options, which are not detected.
+
+    Returns
+    -------
+    The options, and a note on each that differs from the default.
+
+    Raises
+    ------
+    SourceError
+        If the result is ambiguous, with the candidates and the option to set.
+    """
+    files = [source for source in sources if is_text(source, config)]
+    if not files:
+        return config, []
+    notes: list[str] = []
+    if "encoding" not in given:
+        guess = _agree({each: detect_encoding(each) for each in files[:SNIFFED_FILES]})
+        config = config.model_copy(update={"encoding": guess.encoding})
+        if guess.encoding != "utf-8":
+            notes.append(guess.describe())
+    text = read_beginning(files[0], config)
+    if "delimiter" in given:
+        split = split_rows(text, config.delimiter)
+    else:
+        split, note = find_delimiter(files[0].name, text)
+        config = config.model_copy(update={"delimiter": split.delimiter})
+        notes += [note] if note else []
+    if "decimal" not in given:
+        decimal, note = find_decimal(split, config)
+        config = config.model_copy(update={"decimal": decimal})
+        notes += [note] if note else []
+    if "header_rows" not in given and "columns" not in given:
+        n_rows = count_header_rows(split.rows)
+        if n_rows > 1:
+            config = config.model_copy(update={"header_rows": n_rows})
+            names = join_header(split.rows[:n_rows])
+            notes.append(
+                f"the header has {n_rows} rows, of which columns are named {list_some(names, 4)}; if it has one: "
+                "pmf infer --header-rows 1"
+            )
+    if "columns" not in given and config.header_rows == 1:
+        config = _name_columns(files[0], split, config, notes)
+    return config, notes
+
+
+def count_header_rows(rows: Sequence[Sequence[str]]) -> int:
+    """Count the rows of a header: three in exports of Qualtrics, two where words of the second fill blank names."""
+    if len(rows) > 3 and all(field.startswith('{"ImportId"') for field in rows[2]):
+        return 3
+    blank = [place for place, name in enumerate(rows[0]) if not name.strip()] if rows else []
+    is_filled = len(rows) > 2 and all(
+        "".join(rows[1][place : place + 1]).strip() for place in blank
+    )
+    if len(blank) < 2 or not is_filled or any(read_number(field) is not None for field in rows[1]):
+        return 1
+    return 2
+
+
+def name_columns(width: int) -> tuple[str, ...]:
+    """Name the columns of a file without a header: c1, c2, ..., zero-padded."""
+    return tuple(f"c{number:0{len(str(width))}}" for number in range(1, width + 1))
+
+
+def _name_columns(
+    source: Source, split: SplitRows, config: SourceOptions, notes: list[str]
+) -> SourceOptions:
+    has_header, alike = find_header(split, config)
+    configured = {config.sample, config.weight, config.variable, config.value, config.time} - {None}
+    names = [field.strip() for field in split.rows[0]] if split.rows else []
+    if configured & set(names):
+        # columns named in the options are in the header
+        has_header = True
+    if has_header is None:
+        raise SourceError(
+            f"{source.name}: it is not clear whether its first row, {names[:6]}, is a header: {alike[:4]} may be "
+            "values of their columns. Say which (pmf infer: --header or --no-header), or name the columns in "
+            "source.columns"
+        )
+    if has_header:
+        return config
+    columns = name_columns(split.width)
+    notes.append(
+        f"no header: the first row of {source.name} looks like data, {alike[:4]} are values of their own columns; "
+        f"columns are named {columns[0]} to {columns[-1]} (pmf infer: --columns, or --header if it is one)"
+    )
+    return config.model_copy(update={"columns": columns})
+
+
+def _agree(guesses: dict[Source, EncodingGuess]) -> EncodingGuess:
+    """Choose one encoding for all files; files in ASCII are compatible with any."""
+    decisive = {source: guess for source, guess in guesses.items() if guess.words}
+    found = {guess.encoding: source.name for source, guess in reversed(decisive.items())}
+    if "utf-8" in found and len(found) > 1:
+        listed = ", ".join(f"{name} in {encoding}" for encoding, name in sorted(found.items()))
+        raise SourceError(
+            f"files are in different encodings: {listed}; save all of them as UTF-8, or say which it is in "
+            "source.encoding (pmf infer: --encoding)"
+        )
+    # use the first decisive file
+    return next(iter(decisive.values()), next(iter(guesses.values())))
+
+
+def read_beginning(source: Source, config: SourceOptions) -> str:
+    """Read complete lines from the beginning of a file."""
+    content = b""
+    try:
+        with open_source(source) as stored:
+            # the delimiter is not known yet, so that none may be replaced
+            plain = config.model_copy(update={"delimiter": ","})
+            stream = open_text(source, plain, stored)
+            while len(content) <= SNIFFED_BYTES and (part := stream.read(SNIFFED_BYTES)):
+                content += part
+    except DAMAGED as error:
+        # damage is reported when the file is read
+        spare_transient(error)
+    text = content[:SNIFFED_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
+    if len(content) > SNIFFED_BYTES:
+        text = text[: text.rfind("\n") + 1] or text
+    return "".join(text.splitlines(keepends=True)[:SNIFFED_ROWS])
+
+
+def check_reading(source: Source, config: SourceOptions) -> list[str]:
+    """Compare the configured options of a CSV file with the detected ones.
+
+    Parameters
+    ----------
+    source
+        The file.
+    config
+        Configured encoding, delimiter, columns and decimal sign.
+
+    Returns
+    -------
+    A sentence with the option to set for each difference; empty for other formats.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read.
+    """
+    if not is_text(source, config):
+        return []
+    found: list[str] = []
+    guess = detect_encoding(source)
+    if not _reads_alike(guess, config.encoding):
+        found.append(f"source.encoding is {config.encoding!r}; {guess.describe()}")
+        config = config.model_copy(update={"encoding": guess.encoding})
+    text = read_beginning(source, config)
+    split = split_rows(text, config.delimiter)
+    if not split.works:
+        try:
+            other, note = find_delimiter(source.name, text)
+        except SourceError as error:
+            found.append(str(error))
+        else:
+            if other.delimiter != config.delimiter:
+                found.append(f"source.delimiter is {config.delimiter!r}; {note or 'a comma works'}")
+            split = other
+    has_header, alike = find_header(split, config)
+    if has_header is False and config.columns is None:
+        found.append(
+            f"its first row is read as a header, and looks like data: {alike[:4]} are values of their own columns; "
+            "set source.columns"
+        )
+    if has_header is True and config.columns is not None and split.rows:
+        names = [field.strip() for field in split.rows[0]]
+        if names == list(config.columns):
+            found.append("its first row is read as data, and holds the names in source.columns")
+    decimal, note = find_decimal(split, config)
+    if note and decimal != config.decimal:
+        found.append(f"source.decimal is {config.decimal!r}; {note}")
+    return found
+
+
+def follow_file(source: Source, config: SourceOptions) -> SourceOptions:
+    """Detect encoding, delimiter and decimal sign of a file whose header is undecodable or one column as configured.
+
+    Parameters
+    ----------
+    source
+        A CSV file.
+    config
+        Options that fit other files.
+
+    Returns
+    -------
+    The options that fit the file; those that were given for files without a header.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or its delimiter is ambiguous.
+    """
+    if config.columns is not None:
+        return config
+    found = config.model_copy(update={"encoding": detect_encoding(source).encoding})
+    split, _ = find_delimiter(source.name, read_beginning(source, found))
+    if split.width < 2:
+        return found
+    found = found.model_copy(update={"delimiter": split.delimiter})
+    return found.model_copy(update={"decimal": find_decimal(split, found)[0]})
+
+
+def _reads_alike(guess: EncodingGuess, encoding: str) -> bool:
+    """Whether an encoding decodes the sample texts like the guessed one."""
+    try:
+        return all(word.encode(guess.encoding).decode(encoding) == word for word in guess.words)
+    except UnicodeError:
+        return False
+
+
+PLAIN = ","
+"""Preferred delimiter."""
+SEPARATORS = (PLAIN, "\t", ";", "|", "::")
+"""Delimiters that rarely occur in texts."""
+BLANKS = (" ", WHITESPACE)
+"""Delimiters that often occur in texts, which are tried last."""
+WORKING_SHARE = 0.9
+"""Least share of rows with the same number of fields for a delimiter to be accepted."""
+LEAST_SHARE = 0.5
+"""The same for a delimiter found by clevercsv if none is accepted."""
+SAMPLED_BYTES = 8000
+"""Number of characters for clevercsv, whose time is superlinear."""
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """Rows from the beginning of a file, split at a delimiter.
+
+    Parameters
+    ----------
+    delimiter
+        As in ``source.delimiter``.
+    rows
+        Fields of each row.
+    width
+        Most frequent number of fields.
+    share
+        Share of the rows with this number.
+    """
+
+    delimiter: str
+    rows: list[list[str]]
+    width: int
+    share: float
+
+    @property
+    def works(self) -> bool:
+        """Whether nearly all rows, including the first, have the same number of fields, at least two."""
+        return (
+            self.width > 1
+            and self.share >= WORKING_SHARE
+            and (len(self.rows[0]) == self.width or len(self.rows) == 1)
+        )
+
+
+def split_rows(text: str, delimiter: str) -> SplitRows:
+    """Split the beginning of a file at a delimiter, skipping blank lines."""
+    lines = separate_fields(text.encode("utf-8", "surrogateescape"), delimiter)
+    separator = choose_separator(delimiter)
+    shown = " " if delimiter == WHITESPACE else delimiter
+    file = io.StringIO(lines.decode("utf-8", "surrogateescape"), newline="")
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(file, delimiter=separator):
+            if row:
+                rows.append(
+                    [field.replace(UNIT_SEPARATOR, shown) for field in row]
+                    if separator == UNIT_SEPARATOR
+                    else row
+                )
+    except csv.Error:
+        # an unclosed field: use the rows before it
+        pass
+    sizes = Counter(map(len, rows))
+    width, times = max(sizes.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
+    return SplitRows(delimiter, rows, width, times / max(len(rows), 1))
+
+
+def find_delimiter(name: str, text: str) -> tuple[SplitRows, str]:
+    """Detect the delimiter of a file.
+
+    A delimiter is accepted if it splits nearly all rows into the same number of fields. If several or none are
+    accepted, clevercsv decides, provided that the rows agree with its result.
+
+    Parameters
+    ----------
+    name
+        Name of the file, for errors.
+    text
+        Complete lines from its beginning.
+
+    Returns
+    -------
+    The split rows, and a note for review, "" for an unambiguous comma.
+
+    Raises
+    ------
+    SourceError
+        If the result is ambiguous, with the candidates.
+    """
+    splits = {delimiter: split_rows(text, delimiter) for delimiter in (*SEPARATORS, ", ")}
+    plain, spaced = splits[PLAIN], splits.pop(", ")
+    if spaced.works and (not plain.works or spaced.width == plain.width):
+        splits[PLAIN] = spaced
+    working = [each for each in splits.values() if each.works]
+    if not working:
+        blanks = [split_rows(text, delimiter) for delimiter in BLANKS]
+        # aligned columns have empty fields between single blanks
+        working = sorted((each for each in blanks if each.works), key=lambda each: each.width)[:1]
+        splits |= {each.delimiter: each for each in blanks}
+    if len(working) == 1:
+        found = working[0]
+        return found, "" if found.delimiter == PLAIN else _describe(found)
+    if not any(each.width > 1 for each in splits.values()):
+        # a single column
+        return plain, ""
+    answer = _ask_library(text)
+    likely = [each for each in working or splits.values() if each.delimiter.strip(" ") == answer]
+    if answer == " ":
+        likely = [each for each in working or splits.values() if each.delimiter in BLANKS]
+    found = max(likely, key=lambda each: each.share, default=plain)
+    if not likely or found.width < 2 or found.share < LEAST_SHARE:
+        raise SourceError(_question(name, [each for each in splits.values() if each.width > 1]))
+    if len(found.rows[0]) != found.width:
+        raise SourceError(
+            f"{name}: its first row has {len(found.rows[0])} fields when cut at {found.delimiter!r}, and most others "
+            f"have {found.width}; remove what is above the table, or, if it has no header, name its columns in "
+            "source.columns (pmf infer: --columns, with --delimiter)"
+        )
+    others = [repr(each.delimiter) for each in working if each is not found]
+    more = f"; {' and '.join(others)} would cut all rows alike as well" if others else ""
+    return found, _describe(found) + more
+
+
+def _describe(found: SplitRows) -> str:
+    note = f"delimiter {found.delimiter!r}: cuts {100 * found.share:.3g} % of the first {len(found.rows)} rows into "
+    return note + f"{found.width} fields"
+
+
+def _question(name: str, candidates: list[SplitRows]) -> str:
+    candidates.sort(key=lambda each: -each.share)
+    listed = ", ".join(
+        f"{each.delimiter!r} ({100 * each.share:.0f} % of the first {len(each.rows)} rows have {each.width} fields)"
+        for each in candidates
+    )
+    return (
+        f"{name}: it is not clear where its rows are cut: at {listed}? Say which: set source.delimiter "
+        "(pmf infer: --delimiter)"
+    )
+
+
+def _ask_library(text: str) -> str | None:
+    """Delimiter found by clevercsv; None if it finds none."""
+    from clevercsv.detect import Detector
+    from clevercsv.exceptions import Error
+
+    part = text[:SAMPLED_BYTES]
+    try:
+        dialect = Detector().detect(part[: part.rfind("\n") + 1] or part)
+    except Error:
+        return None
+    return None if dialect is None else dialect.delimiter
+
+
+MANY_VALUES = 20
+"""Number of distinct numbers above which any number within the range of a column may belong to it."""
+REPEATED = 4
+"""Least number of rows per distinct text for a text only in the first row to be a column name."""
+UNCLEAR_SHARE = 1 / 3
+"""Share of contradicting columns from which the existence of a header is ambiguous."""
+
+_COMMA = re.compile(DECIMAL_COMMA)
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+
+
+def find_header(split: SplitRows, config: SourceOptions) -> tuple[bool | None, list[str]]:
+    """Detect whether the first row is a header, by a vote of the columns.
+
+    A first field that occurs again in its column is evidence for data. A text above numbers, or a text that does not
+    occur again in a column with few distinct texts, is evidence for a header.
+
+    Parameters
+    ----------
+    split
+        The rows.
+    config
+        Missing codes and decimal sign.
+
+    Returns
+    -------
+    Whether there is a header, None if columns contradict each other; and the fields that are evidence for data.
+    """
+    if not split.rows:
+        return True, []
+    first = [field.strip() for field in split.rows[0]]
+    columns = _read_columns(split, config, split.rows[1:])
+    absent = {text.strip() for text in config.missing} | {"?", "-"}
+    alike: list[str] = []
+    weak: list[str] = []
+    names = 0
+    for field, column in zip(first, columns, strict=False):
+        if not column or field in absent:
+            continue
+        numbers = [_read(text, config) for text in column]
+        own = _read(field, config)
+        known = [number for number in numbers if number is not None]
+        if len(known) == len(numbers):
+            if own is None:
+                names += 1
+            elif own in known or (
+                len(set(known)) > MANY_VALUES and min(known) <= own <= max(known)
+            ):
+                alike.append(field)
+            else:
+                weak.append(field)
+        elif field in column:
+            alike.append(field)
+        elif len(column) >= REPEATED * len(set(column)):
+            names += 1
+    if not alike and not names and weak:
+        return None, weak
+    less = min(len(alike), names)
+    if less and less >= UNCLEAR_SHARE * (len(alike) + names):
+        return None, alike
+    return len(alike) <= names, alike
+
+
+def find_decimal(split: SplitRows, config: SourceOptions) -> tuple[Literal[".", ","], str]:
+    """Detect the decimal sign; return it with a note for review, or ""."""
+    commas: list[str] = []
+    points: list[str] = []
+    for column in _read_columns(split, config, split.rows):
+        written = [text for text in column if _COMMA.match(text)]
+        texts = [_point(text) for text in column]
+        # the first row may be a header
+        if sum(read_number(text) is None for text in texts) <= 1:
+            commas += written
+            points += [text for text in column if "." in text and read_number(text) is not None]
+    if not commas:
+        return ".", ""
+    if points:
+        return ".", (
+            f"some numbers have a decimal comma ({commas[0]!r}) and some a point ({points[0]!r}): those with a comma "
+            "are texts; correct the files, or set source.decimal (pmf infer: --decimal)"
+        )
+    if all(_THOUSANDS.fullmatch(text) for text in commas):
+        return ".", (
+            f"{commas[0]!r} may be thousands, or a number with three decimals, and is a text as it stands: set "
+            "source.decimal = ',' (pmf infer: --decimal), or take the commas out of the files"
+        )
+    return ",", f"decimal comma: {commas[0]!r} is read as {_point(commas[0])!r}"
+
+
+def _read_columns(
+    split: SplitRows, config: SourceOptions, rows: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """Nonmissing values by column, from rows with the right number of fields."""
+    missing = {text.strip() for text in config.missing}
+    whole = [row for row in rows if len(row) == split.width]
+    columns = zip(*whole, strict=True)
+    return [
+        [text for field in column if (text := field.strip()) not in missing] for column in columns
+    ]
+
+
+def _read(text: str, config: SourceOptions) -> float | None:
+    return read_number(_point(text) if config.decimal == "," else text)
+
+
+def _point(text: str) -> str:
+    """Replace a decimal comma by a point."""
+    return _COMMA.sub(r"\1.\2", text)
+
+
+SCANNED_BYTES = 16 << 20
+"""Largest number of bytes of a file that are searched for texts beyond ASCII."""
+KEPT_BYTES = 32 << 10
+"""Largest size of the distinct texts from which the encoding is detected, bytes."""
+READ_BYTES = 1 << 20
+"""Chunk size for reading, bytes."""
+ENCODINGS = (
+    *("cp1252", "cp932", "gb18030", "euc_jp", "big5", "cp949", "cp1251", "cp1250", "cp1253"),
+    *("cp1254", "koi8_r", "iso8859_2", "cp866", "cp850", "mac_roman"),
+)
+"""Candidate encodings without a byte order mark, in order of preference. cp1252 extends Latin-1 except for control
+characters."""
+WIDE_ENCODINGS = ("utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be")
+"""Encodings whose texts contain zero bytes."""
+MESS_TOLERATED = 0.05
+"""Tolerance for comparing encodings by the "mess" ratio of charset-normalizer."""
+ODD_TOLERATED = 0.05
+"""Tolerance for comparing encodings by the share of odd characters: those rare in tables, or of another script than the
+ASCII letters of their word."""
+SURE_BELOW = 0.2
+"""Largest mess ratio and share of odd characters of a certain result, the limit of charset-normalizer."""
+ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "No", "Po", "Ps", "Sk", "Sm", "So"})
+"""Unicode categories of odd characters: controls, superscripts, modifiers, symbols; not letters or currencies."""
+NOT_ODD = frozenset("¿¡")
+"""Characters of these categories that are not odd."""
+WORDS_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class EncodingGuess:
+    """Detected encoding of a file.
+
+    Parameters
+    ----------
+    encoding
+        Name for ``source.encoding``.
+    sure
+        Whether no other encoding decodes the sample differently and equally well.
+    words
+        Some decoded texts beyond ASCII.
+    others
+        Other possible encodings, each with the texts decoded by it.
+    """
+
+    encoding: str
+    sure: bool = True
+    words: tuple[str, ...] = ()
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def describe(self) -> str:
+        """Describe the result for review."""
+        read = f"texts read as {_list_words(self.words)}" if self.words else "all of it is ASCII"
+        if self.sure:
+            return f"encoding {self.encoding}: no other encoding reads it as well; {read}"
+        if not self.others:
+            return (
+                f"encoding {self.encoding} is a guess: none reads all of it well; {read}; set source.encoding "
+                "(pmf infer: --encoding)"
+            )
+        others = "; ".join(f"in {name} {_list_words(words)}" for name, words in self.others[:2])
+        return (
+            f"encoding {self.encoding} is not sure: {read}, and {others}; if that is right, set source.encoding "
+            "(pmf infer: --encoding)"
+        )
+
+
+def detect_encoding(source: Source) -> EncodingGuess:
+    """Detect the encoding of a CSV file: UTF-8 if possible, otherwise the most likely one by charset-normalizer.
+
+    Only the first ``SCANNED_BYTES`` are examined; ASCII counts as UTF-8.
+
+    Raises
+    ------
+    UnreachableError
+        If the file cannot be reached. Damage is reported when the file is read.
+    """
+    sample = _Sample()
+    try:
+        with open_source(source) as stream:
+            while sample.needs_more and (part := bytes(stream.read(READ_BYTES))):
+                sample.add(part)
+    except DAMAGED as error:
+        spare_transient(error)
+    return sample.guess()
+
+
+class _Sample:
+    """Sample of a file with evidence of its encoding."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._texts: dict[bytes, None] = {}
+        self._scanned = self._kept = 0
+        self._rest = b""
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether the limits are not reached yet."""
+        return self._scanned < SCANNED_BYTES and self._kept < KEPT_BYTES
+
+    def add(self, part: bytes) -> None:
+        """Add the next bytes."""
+        self._head = self._head or part[: KEPT_BYTES & ~3]
+        self._scanned += len(part)
+        if part.isascii() and self._rest.isascii():
+            self._rest = b""
+            return
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        if len(self._rest) > READ_BYTES:
+            self._rest = b""
+        self._keep(lines)
+
+    def _keep(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            if line.isascii():
+                continue
+            # these bytes are never part of a multibyte character in any candidate encoding
+            for text in re.split(rb'[\r,;\t"]', line):
+                if not text.isascii() and text not in self._texts and self._kept < KEPT_BYTES:
+                    self._texts[text] = None
+                    self._kept += len(text)
+
+    def guess(self) -> EncodingGuess:
+        """Detect the encoding of the sample."""
+        import charset_normalizer
+
+        if self._head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in self._head:
+            found = charset_normalizer.from_bytes(self._head, cp_isolation=list(WIDE_ENCODINGS))
+            best = found.best()
+            if best is not None:
+                return EncodingGuess(best.encoding.replace("_", "-"), True, _find_words(str(best)))
+        self._keep([self._rest])
+        texts = b"\n".join(self._texts)
+        try:
+            return EncodingGuess("utf-8", True, _find_words(texts.decode("utf-8")))
+        except UnicodeDecodeError:
+            pass
+        matches = charset_normalizer.from_bytes(
+            texts, cp_isolation=list(ENCODINGS), threshold=0.9, preemptive_behaviour=False
+        )
+        readings: dict[str, tuple[float, str]] = {}
+        for match in matches:
+            for name in (match.encoding, *match.could_be_from_charset):
+                readings[name] = (match.chaos, str(match))
+        if not readings:
+            words = _find_words(texts.decode(ENCODINGS[0], "replace"))
+            return EncodingGuess(ENCODINGS[0], False, words)
+        return _choose(readings)
+
+
+def _choose(readings: dict[str, tuple[float, str]]) -> EncodingGuess:
+    """Choose among encodings by mess ratio, then by odd characters, then by preference."""
+    known = [name for name in ENCODINGS if name in readings]
+    least = min(readings[name][0] for name in known)
+    known = [name for name in known if readings[name][0] <= least + MESS_TOLERATED]
+    odd = {name: _measure_odd(readings[name][1]) for name in known}
+    known = [name for name in known if odd[name] <= min(odd.values()) + ODD_TOLERATED]
+    texts = readings[known[0]][1]
+    words = _find_words(texts)
+    others: list[tuple[str, tuple[str, ...]]] = []
+    for name in known[1:]:
+        other = readings[name][1]
+        if other not in {texts, *(readings[each][1] for each, _ in others)}:
+            others.append((name, _find_different(texts, other)))
+    is_clear = max(readings[known[0]][0], odd[known[0]]) <= SURE_BELOW
+    return EncodingGuess(known[0], is_clear and not others, words, tuple(others))
+
+
+def _measure_odd(text: str) -> float:
+    beyond = odd = 0
+    for word in re.findall(r"[^\s,;|\"]+", text):
+        is_latin = re.search("[A-Za-z]", word) is not None
+        for character in word:
+            if character.isascii():
+                continue
+            beyond += 1
+            # other alphabets decode to half-width forms in Japanese encodings
+            is_half = unicodedata.east_asian_width(character) == "H"
+            if is_half or unicodedata.category(character) in ODD_CATEGORIES:
+                odd += character not in NOT_ODD
+            elif is_latin and character.isalpha():
+                odd += not unicodedata.name(character, "").startswith("LATIN")
+    return odd / max(beyond, 1)
+
+
+def _find_words(text: str) -> tuple[str, ...]:
+    """First words beyond ASCII."""
+    words = (word for word in re.findall(r"[^\s,;|\"]+", text) if not word.isascii())
+    return tuple(
+        word[:30] for word, _ in zip(dict.fromkeys(words), range(WORDS_SHOWN), strict=False)
+    )
+
+
+def _find_different(text: str, other: str) -> tuple[str, ...]:
+    """First words of another decoding that differ from the first one."""
+    lines = zip(text.split("\n"), other.split("\n"), strict=False)
+    return _find_words("\n".join(b for a, b in lines if a != b))
+
+
+def _list_words(words: Sequence[str]) -> str:
+    return ", ".join(repr(word) for word in words)

@@ -1,1 +1,0 @@
-"""Kernels written in LLVM's intermediate language; see docs/kernels.md."""

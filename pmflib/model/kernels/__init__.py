@@ -1,0 +1,1 @@
+"""Compiled loops of the joint PMF: arrays in, arrays out, allocated by the caller."""

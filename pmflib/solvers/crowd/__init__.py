@@ -1,1 +1,0 @@
-"""Estimation of confusion matrices from expected counts and from pairs of workers."""

@@ -1,1 +1,0 @@
-"""Numerical methods that are independent of the model."""

@@ -1,1 +1,0 @@
-"""Solvers that estimate the prior and factors from pairwise marginals."""

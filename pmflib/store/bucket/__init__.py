@@ -1,0 +1,1 @@
+"""A store in a bucket: objects packed, and cached on this machine."""

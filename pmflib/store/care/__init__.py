@@ -1,0 +1,1 @@
+"""What keeps a store in order: verification, collection of garbage, copies, exports."""

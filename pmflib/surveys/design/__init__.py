@@ -1,0 +1,1 @@
+"""Sampling weights and survey designs, and variances that follow from them."""

@@ -1,0 +1,1 @@
+"""Known margins: samples, counts and models raked to them."""

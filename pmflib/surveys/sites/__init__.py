@@ -1,0 +1,1 @@
+"""Counts of other sites: exported with small cells rounded, and pooled."""

@@ -1,0 +1,1 @@
+"""Stages of label logs, their guards and their publication."""

@@ -1,0 +1,98 @@
+"""Stage: guards of a label log, before its workers are modelled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmflib.apps.crowd.stored.label_changes import count_new_pairs
+from pmflib.apps.crowd.stored.log_names import check_label_schema
+from pmflib.base.display.progress import report_progress
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import RunRecord
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.crowd.label_guards import (
+    measure_agreement,
+    measure_label_files,
+    read_label_files,
+)
+from pmflib_tasks.guards.findings import Measurement, assess, summarise
+from pmflib_tasks.guards.stored_checks import FINDINGS, measure_files
+from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
+
+VERSION = 3
+
+
+@stage(name="quality", makes="quality")
+def check_label_quality(
+    config: PipelineConfig, dataset: Reference, last_run: RunRecord | None
+) -> Reference:
+    """Run every guard of label logs; the flow decides what follows from the findings.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset
+        Reference from `ingest`.
+    last_run
+        Last run that reached its end; None if there is none.
+
+    Returns
+    -------
+    Reference to all findings, which `pmflib_tasks.guards.quality.read_findings` reads.
+    """
+    store, schema = open_store(config), check_label_schema(load_schema(config))
+    last = None if last_run is None else last_run.stages["dataset"]
+    if last is not None and store.find(last.identity) is None:
+        last = None
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        report_progress("quality", 0, 1)
+        measured, changes = measure_files(store, config.quality, dataset, last)
+        if last is not None and changes.new:
+            measured += _compare(config, store, dataset, last)
+        findings = assess(measured, config.quality)
+        content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
+        (folder / FINDINGS).write_text(content, "utf-8")
+        summary = summarise(findings)
+        passed = f"{summary['passed']:,} of {len(findings):,} checks passed"
+        report_progress("quality", 1, 1, passed)
+        return summary
+
+    return build_artefact(
+        store,
+        "quality",
+        inputs={"dataset": dataset} | ({} if last is None else {"last dataset": last}),
+        options={
+            "schema": schema.digest,
+            "layout": "labels",
+            "quality": config.quality.model_dump(mode="json"),
+        },
+        version=VERSION,
+        write=write,
+    ).reference
+
+
+def _compare(
+    config: PipelineConfig, store: Store, dataset: Reference, last: Reference
+) -> list[Measurement]:
+    """Measure new labels against those of the last run."""
+    schema = load_schema(config)
+    entry = store.find(dataset.identity)
+    account = DatasetAccount.from_json({} if entry is None else entry.summary)
+    files, before = (read_label_files(store, each, schema) for each in (dataset, last))
+    per_task = max(account.observed / max(account.samples, 1), 1.0)
+    found = count_new_pairs(store, dataset, last, schema)
+    usual = {"pairs": found.pairs, "agreeing": found.agreeing}
+    earlier = np.sum([file.given.sum(axis=1) for file in before], axis=0)
+    return [
+        *measure_label_files(files, before, schema, per_task, config.quality),
+        *measure_agreement(found.new, found.n_tasks, usual, schema.names, earlier == 0),
+    ]

@@ -1,0 +1,155 @@
+"""Drafts of pipelines from data: schema.json, schema.md and pipeline.toml, for a person to review."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pmflib.base.errors import ConfigError
+from pmflib.cluster.memory import ClusterMemory
+from pmflib.families.traits.level_scores import are_ratings
+from pmflib.ingest.csv.sniffing import sniff_source
+from pmflib.ingest.options import abridge, make_source
+from pmflib.ingest.source_paths import make_absolute
+from pmflib.ingest.sources import find_sources
+from pmflib.schema import Schema
+from pmflib.schema.variable import DEFAULT_MISSING
+from pmflib.surveys.drafting.long_shape import find_long_log, note_waves
+from pmflib.surveys.drafting.schema_draft import draft_schema, number_columns
+from pmflib_tasks.config.loading import draft_config, relate
+from pmflib_tasks.config.pipeline import draft_name
+from pmflib_tasks.drafting.draft_cuts import cut_draft
+from pmflib_tasks.drafting.draft_options import DraftOptions
+from pmflib_tasks.planning.planning import check_width
+
+MOST_DIGITS = 9
+"""Maximum number of digits of a rank."""
+
+
+@dataclass(frozen=True)
+class DraftedPipeline:
+    """A drafted pipeline.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    notes
+        Points to review, a sentence each.
+    files
+        Files of the schema, its description and the configuration.
+    long_flags
+        Options that would read the table as a long log, if it looks like one; else empty.
+    """
+
+    schema: Schema
+    notes: tuple[str, ...]
+    files: tuple[Path, Path, Path]
+    long_flags: str = ""
+
+
+def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPipeline:
+    """Draft a pipeline from data.
+
+    Parameters
+    ----------
+    path
+        File, folder, glob or URL.
+    output
+        Folder for schema.json, schema.md and pipeline.toml, which must not exist.
+    options
+        Options of the draft.
+
+    Raises
+    ------
+    ConfigError
+        If a file exists already, or options contradict each other or are out of range.
+    SourceError, SchemaError
+        If the data cannot be read, or lack a named column.
+    """
+    rank = read_rank(options.rank)
+    schema_path, config_path, about = (
+        output / name for name in ("schema.json", "pipeline.toml", "schema.md")
+    )
+    if existing := [str(each) for each in (schema_path, config_path, about) if each.exists()]:
+        raise ConfigError(f"{existing} exist already; give --output another folder, or delete them")
+    if options.header is not None and options.columns is not None:
+        raise ConfigError(
+            "--columns names the columns of files without a header, and --no-header names them itself; give one of them"
+        )
+    absolute = make_absolute(path)
+    fields = {"path": absolute, **options.list_fields()}
+    if options.missing:
+        fields["missing"] = tuple(dict.fromkeys([*DEFAULT_MISSING, *options.missing]))
+    sources = find_sources(absolute)
+    # a header that was declared is not detected
+    given = {*fields, *(["columns"] if options.header is not None else [])}
+    source, found_out = sniff_source(sources, make_source(fields), given)
+    if options.header is False:
+        source = source.model_copy(update={"columns": number_columns(sources[0], source)})
+    drafted = draft_schema(
+        sources,
+        source,
+        max_levels=options.max_levels,
+        bins=options.bins,
+        min_count=options.min_count,
+        target=options.target,
+        split=options.signs,
+        absent=options.absent,
+    )
+    if options.target is not None:
+        drafted = cut_draft(drafted, sources, source, options.target)
+    is_plain = source.layout == "wide" and options.sample is None
+    shape = find_long_log(sources, source) if is_plain else None
+    waves = note_waves(sources, source, shape) if source.layout == "wide" else None
+    if waves is not None:
+        found_out.insert(0, waves)
+        shape = None
+    if shape is not None:
+        found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
+    drafted = replace(drafted, notes=(*found_out, *drafted.notes))
+    schema = drafted.schema
+    check_width(schema, ClusterMemory.here())
+    output.mkdir(parents=True, exist_ok=True)
+    related = relate(source, output)
+    read = related.model_dump(mode="json", exclude_defaults=True)
+    readable = replace(drafted, source=read).save(schema_path)
+    # only latent classes predict a target
+    suits_traits = source.layout == "long" and options.target is None and are_ratings(schema)
+    # latent classes of a target's levels predict it better than forests; comparisons with traits use no forests
+    is_open = not suits_traits and options.target is None
+    text = draft_config(
+        related,
+        rank=rank,
+        method="compare" if suits_traits else "auto",
+        dependence="auto" if is_open else "none",
+        target=options.target,
+        likely_weight=drafted.likely_weight if options.weight is None else None,
+        likely_replicates=drafted.likely_replicates if options.replicates is None else None,
+        quick=options.quick,
+        notes=drafted.notes,
+        name=draft_name(output),
+    )
+    config_path.write_text(text, "utf-8")
+    files = schema_path, readable, config_path
+    return DraftedPipeline(schema, drafted.notes, files, "" if shape is None else shape.flags)
+
+
+def read_rank(text: str) -> int | Literal["auto"]:
+    """Parse a rank.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither an integer of at least 1 nor "auto".
+    """
+    if text == "auto":
+        return "auto"
+    # Python limits the number of digits that it parses
+    rank = int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
+    if rank < 1:
+        raise ConfigError(
+            f"--rank is {abridge(text)}; give a whole number of at least 1 and at most {MOST_DIGITS} digits, or auto"
+        )
+    return rank

@@ -1,0 +1,1 @@
+"""Whether a new model replaces the live one, and publication."""

@@ -1,0 +1,1 @@
+"""Missing answers of stored samples, drawn several times."""

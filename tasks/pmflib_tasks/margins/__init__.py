@@ -1,0 +1,1 @@
+"""The stage that rakes samples to known margins."""

@@ -1,0 +1,73 @@
+"""Stage: raking of a dataset's weights to known margins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pmflib.store.artefacts import Reference, Store
+from pmflib.surveys.margins.margins import read_margins
+from pmflib.surveys.margins.stored import rake_dataset
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+
+VERSION = 1
+
+
+def compare_margins(store: Store, one: Reference, other: Reference) -> str:
+    """Explain in a clause that two datasets were raked to different margins; empty if not, or one of them is gone."""
+    entries = store.find(one.identity), store.find(other.identity)
+    found = [each.options.get("margins") for each in entries if each is not None]
+    return "" if len(found) < 2 or found[0] == found[1] else "the margins have changed"
+
+
+@stage(name="rake", makes="dataset")
+def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
+    """Rake the weights of a dataset, and its replicates, to the margins of the configuration.
+
+    Parameters
+    ----------
+    config, dataset
+        The pipeline, and the reference from `ingest`.
+    address
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
+
+    Returns
+    -------
+    Reference to a dataset of the same samples with raked weights; the margins are among its options.
+
+    Raises
+    ------
+    SourceError
+        If a file of margins cannot be read.
+    SchemaError, PmfError
+        As `pmflib.rake` does.
+    """
+    store, schema = open_store(config), load_schema(config)
+    given, bounds = config.margins, config.margins.bounds
+    tables: list[Any] = [given.tables] if given.tables else []
+    tables += map(config.resolve, given.files)
+    margins = read_margins(tables, schema)[1]
+    known = [
+        {"variables": each.names, "shares": each.shares.tolist(), "total": each.total}
+        for each in margins
+    ]
+    encoded = store.find(dataset.identity)
+    # the samples stay in the partitions of the encoded dataset
+    parts = {} if encoded is None else encoded.inputs
+    kept = {role: each for role, each in parts.items() if each.kind != "dataset"}
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        with open_workers(config, address) as (client, _):
+            return rake_dataset(client, store, dataset, schema, margins, bounds, folder)
+
+    entry = build_artefact(
+        store,
+        "dataset",
+        inputs={"encoded": dataset, **kept},
+        options={"schema": schema.digest, "margins": known, "bounds": bounds},
+        version=VERSION,
+        write=write,
+    )
+    return entry.reference

@@ -1,1 +1,0 @@
-"""Work around pipelines that only the command line reaches: plan, erasure, lineage."""

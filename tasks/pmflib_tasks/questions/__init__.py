@@ -1,0 +1,1 @@
+"""Answers from stored models and counts."""

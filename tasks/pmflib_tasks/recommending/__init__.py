@@ -1,0 +1,1 @@
+"""Items ranked from stored models and counts."""

@@ -1,0 +1,1 @@
+"""The stages of the pipeline, from raw files to a refined model."""

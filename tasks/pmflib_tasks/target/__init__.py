@@ -1,0 +1,1 @@
+"""Scores and reports of a target."""

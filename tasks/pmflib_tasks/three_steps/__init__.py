@@ -1,0 +1,1 @@
+"""Relations of classes in stored samples."""

@@ -1,0 +1,1 @@
+"""Stages of trait models."""

@@ -1,0 +1,170 @@
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import pmflib as pmf
+from pmflib.base.errors import SchemaError, SchemaWarning
+
+TABLE: dict[str, list[Any]] = {
+    "task": ["b", "a", "b", "a"],
+    "worker": [2, 1, 1, 1],
+    "label": ["y", "x", "x", "y"],
+}
+
+
+def test_read_labels__codes_are_in_sorted_order():
+    log = pmf.crowd.read_labels(TABLE)
+    assert log.tasks.to_pylist() == ["a", "b"]
+    assert log.workers.to_pylist() == [1, 2]
+    assert log.classes.to_pylist() == ["x", "y"]
+    assert log.block.indptr.tolist() == [0, 1, 3]
+    assert log.block.indices.tolist() == [1, 0, 3]
+
+
+@pytest.mark.parametrize(("on_repeated", "level"), [("last", 1), ("first", 0)])
+def test_read_labels__repeated_goes_to_quarantine(on_repeated, level):
+    log = pmf.crowd.read_labels(TABLE, on_repeated=on_repeated)
+    assert log.block.indices[0] == level
+    (rejected,) = log.quarantine.to_pylist()
+    row = 1 if on_repeated == "last" else 3
+    assert rejected == {
+        "row": row,
+        "task": "a",
+        "worker": 1,
+        "label": TABLE["label"][row],
+        "reason": "repeated",
+    }
+
+
+def test_read_labels__repeated_stops_if_asked():
+    with pytest.raises(SchemaError, match="1 labels repeat a task and worker"):
+        pmf.crowd.read_labels(TABLE, on_repeated="error")
+
+
+def test_read_labels__what_is_malformed_or_unknown_is_reported():
+    table = {
+        "task": ["a", None, "a", "a", "c"],
+        "worker": ["u", "u", None, "v", "u"],
+        "label": ["x", "x", "x", "z", None],
+    }
+    with pytest.warns(SchemaWarning, match="'z' of row 3"):
+        log = pmf.crowd.read_labels(table, classes=["x", "y"])
+    assert log.quarantine["reason"].to_pylist() == ["no_task", "no_worker", "unknown_label"]
+    assert log.quarantine["row"].to_pylist() == [1, 2, 3]
+    # an task without a label is known, and empty
+    assert log.tasks.to_pylist() == ["a", "c"]
+    assert log.block.indptr.tolist() == [0, 1, 1]
+    with pytest.raises(SchemaError, match=r"label 'z' of row 3 .* classes \['x', 'y'\]"):
+        pmf.crowd.read_labels(table, classes=["x", "y"], on_unknown="error")
+
+
+def test_read_labels__classes_keep_their_order_and_may_be_unused():
+    log = pmf.crowd.read_labels(TABLE, classes=["y", "w", "x"])
+    assert log.classes.to_pylist() == ["y", "w", "x"]
+    assert log.block.indices.tolist() == [0, 2, 3]
+
+
+def test_read_labels__arrow_dictionary_and_nan_are_read():
+    table = pa.table(
+        {
+            "task": pa.array(["a", "a"]).dictionary_encode(),
+            "worker": pa.array([1.5, float("nan")]),
+            "label": pa.array([1, 0]),
+        }
+    )
+    log = pmf.crowd.read_labels(table)
+    assert log.workers.to_pylist() == [1.5]
+    assert log.quarantine["reason"].to_pylist() == ["no_worker"]
+
+
+@pytest.mark.parametrize("arrow_type", [pa.string(), pa.large_string(), pa.string_view()])
+def test_read_labels__texts_and_booleans_are_read(arrow_type):
+    table = pa.table(
+        {
+            "task": pa.array(["b", "a"], arrow_type),
+            "worker": pa.array([b"u", b"v"]),
+            "label": pa.array([True, False]),
+        }
+    )
+    log = pmf.crowd.read_labels(table)
+    assert log.tasks.to_pylist() == ["a", "b"]
+    assert log.classes.to_pylist() == [False, True]
+    assert log.block.indices.tolist() == [2, 1]
+
+
+def test_read_labels__refuses_what_is_no_table_of_labels():
+    with pytest.raises(SchemaError, match=r"columns \['label'\] are absent"):
+        pmf.crowd.read_labels({"task": [1], "worker": [1]})
+    with pytest.raises(SchemaError, match="no row has a label"):
+        pmf.crowd.read_labels({"task": [1], "worker": [1], "label": [None]})
+    with pytest.raises(SchemaError, match="all different"):
+        pmf.crowd.read_labels(TABLE, classes=["x", "x"])
+    with pytest.raises(pmf.PmfError, match="on_repeated is 'all'"):
+        pmf.crowd.read_labels(TABLE, on_repeated="all")  # type: ignore[arg-type]
+    with pytest.raises(pmf.PmfError, match="on_unknown is 'all'"):
+        pmf.crowd.read_labels(TABLE, on_unknown="all")  # type: ignore[arg-type]
+
+
+def test_read_labels__no_rows_with_classes_are_no_tasks():
+    empty = {name: np.array([], np.int64) for name in ("task", "worker", "label")}
+    log = pmf.crowd.read_labels(empty, classes=[0, 1])
+    assert (log.n_tasks, log.n_workers, log.block.n_rows) == (0, 0, 0)
+
+
+SPELLED = {
+    "task": [" a", "a ", "b", "b", "", " "],
+    "worker": ["u", "v ", "u", " v", "u", "u"],
+    "label": ["Dog", "dog ", "DOG", "NA", "cat", "cat"],
+}
+
+
+def test_read_labels__blanks_case_and_composition_make_no_difference_and_it_is_said():
+    with pytest.warns(SchemaWarning, match="'Dog' for 'DOG', 'dog' for 'DOG'"):
+        log = pmf.crowd.read_labels(SPELLED)
+    assert log.tasks.to_pylist() == ["a", "b"]
+    assert log.workers.to_pylist() == ["u", "v"]
+    assert log.classes.to_pylist() == ["DOG", "cat"]
+    assert log.block.indices.tolist() == [0, 2, 0]
+    assert log.quarantine["reason"].to_pylist() == ["no_task", "no_task"]
+    found = pmf.crowd.aggregate(log, known={" b": "dOG"})
+    assert found.log.known.codes.tolist() == [-1, 0]
+    composed = {"task": [1, 1], "worker": [1, 2], "label": ["e\u0301t", "\u00c9T"]}
+    with pytest.warns(SchemaWarning, match="Unicode composition"):
+        assert pmf.crowd.read_labels(composed).n_classes == 1
+
+
+def test_read_labels__named_classes_that_are_spelled_alike_stay_apart():
+    table = {"task": [1, 1, 2], "worker": [1, 2, 1], "label": ["a", "A", "b"]}
+    with pytest.warns(SchemaWarning, match="'b' of row 2"):
+        log = pmf.crowd.read_labels(table, classes=["A", "a", "B"])
+    assert log.block.indices.tolist() == [1, 3]
+    assert pmf.crowd.read_labels(table, classes=["a", "B"]).block.indices.tolist() == [0, 2, 1]
+
+
+def test_read_labels__an_ordered_categorical_orders_the_classes():
+    pandas = pytest.importorskip("pandas")
+    grades = pandas.Categorical(["low", "high", "low"], ["low", "mid", "high"], ordered=True)
+    table = pandas.DataFrame({"task": [1, 1, 2], "worker": list("aba"), "label": grades})
+    assert pmf.crowd.read_labels(table).classes.to_pylist() == ["low", "high"]
+    assert pmf.crowd.aggregate(table, ordinal=True).log.is_ordered
+    nominal = table.assign(label=table["label"].astype(str))
+    with pytest.raises(SchemaError, match="ordinal"):
+        pmf.crowd.aggregate(nominal, ordinal=True)
+
+
+def test_read_labels__numbers_inside_texts_are_numbers():
+    table = {"task": [1, 1], "worker": [1, 2], "label": ["10", "9"]}
+    assert pmf.crowd.read_labels(table).classes.to_pylist() == ["9", "10"]
+
+
+def test_read_labels__hundreds_of_labels_are_warned_of_and_thousands_refused():
+    def name(n):
+        each = np.arange(5000)
+        return {"task": each // 2, "worker": each % 2, "label": [f"x{i % n}" for i in each]}
+
+    with pytest.warns(SchemaWarning, match="there are 120 distinct labels"):
+        pmf.crowd.read_labels(name(120))
+    with pytest.raises(SchemaError, match="there are 2500 distinct labels, above 1000"):
+        pmf.crowd.read_labels(name(2500))

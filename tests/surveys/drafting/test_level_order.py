@@ -1,0 +1,83 @@
+import pytest
+
+from pmflib.surveys.drafting.level_order import find_level_order, natural_key
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ["[0-25)", "[25-50)", "[100-125)", ">=125"],
+        ["<5", "5-9", "10+"],
+        ["under 18", "18 to 64 years", "65 and over"],
+        ["0", "1", "2", "3+"],
+        ["2", "4", "more"],
+        ["2", "3", "5more"],
+        ["$5,000 - $9,999", "$10,000 - $19,999", "$20,000 or more"],
+        ["2. maybe", "10. surely"],
+        ["Not at all", "Not much", "Some", "A lot"],
+        ["XS", "S", "M", "XXL"],
+        ["Mar", "Jun", "Sep"],
+        ["monday", "Tuesday", "Sunday"],
+        ["strongly disagree", "Disagree", "Neither agree nor disagree", "Agree", "Strongly agree"],
+        ["trifft gar nicht zu", "trifft eher nicht zu", "trifft eher zu", "trifft voll zu"],
+        ["jamais", "parfois", "toujours"],
+        ["Muy malo", "Regular", "Bueno"],
+        ["per niente d'accordo", "abbastanza d'accordo", "molto d\u2019accordo"],
+        ["zeer ontevreden", "neutraal", "tevreden"],
+        ["HS-grad", "Some-college", "Bachelors", "Doctorate"],
+        ["Never or hardly ever (less than once)", "Sometimes, in a week", "Always, every day"],
+        ["Never or hardly ever", "Some lessons", "Most lessons", "All lessons"],
+        ["(1) Not useful at all", "(2)", "(3)", "(6) Very useful"],
+        ["Strongly disagree", "Disagree", "Agree", "Strong agree"],
+        ["Not satisfied", "Satisfied", "Very satisfied"],
+        ["low income", "middle income", "high income"],
+        ["None of the time", "Some of the time", "All of the time"],
+    ],
+)
+def test_find_level_order__levels_that_have_an_order(levels):
+    for given in (levels[::-1], sorted(levels)):
+        found = find_level_order(given)
+        assert found.levels == tuple(levels)
+        assert list(found.values) == sorted(set(found.values))
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ["no", "yes"],
+        ["a", "b"],
+        ["female", "male"],
+        ["none", ">7", ">8"],
+        ["No", "Up", "Down"],
+        ["not often", "often", "sometimes"],
+        ["often sold", "never sold, not in stock"],
+        ["Low Countries", "Highlands", "Upper Rhine"],
+        ["1.", "2."],
+        ["x"],
+    ],
+)
+def test_find_level_order__names_without_one(levels):
+    found = find_level_order(levels)
+    assert found.levels == tuple(sorted(levels, key=natural_key))
+    assert found.values is None
+
+
+def test_find_level_order__refusals_stand_behind_the_scale():
+    found = find_level_order(["don't know", "low", "high"])
+    assert found.levels == ("low", "high", "don't know")
+    assert found.values is None
+
+
+def test_find_level_order__numbers_inside_names():
+    assert find_level_order(["item10", "item2"]).levels == ("item2", "item10")
+
+
+def test_find_level_order__values_are_the_middles():
+    assert find_level_order(["[0.25, 0.5)", "[0, 0.25)", "0.5+"]).values == (0.125, 0.375, 0.625)
+
+
+@pytest.mark.parametrize("levels", [["<=50K", ">50K"], ["under 18", "18 and over"]])
+def test_find_level_order__open_intervals_alone_have_an_order_and_no_values(levels):
+    found = find_level_order(levels[::-1])
+    assert found.levels == tuple(levels)
+    assert found.values is None

@@ -1,0 +1,140 @@
+import json
+
+import pyarrow as pa
+import pytest
+
+import pmflib as pmf
+from pmflib.base.errors import SchemaError
+from pmflib.schema.value_counts import ValueCounts
+from pmflib.schema.variable import DEFAULT_MISSING
+from pmflib.surveys.drafting.drafted_schema import ColumnDraft, DraftedSchema
+from pmflib.surveys.drafting.inference import propose_variable
+from pmflib.surveys.drafting.missing_codes import propose_codes
+from pmflib.surveys.drafting.schema_edits import ColumnEdit, edit_column, edit_missing
+
+TABLE = {
+    "id": [str(n) for n in range(200)],
+    "size": ["big", "small", "?", "medium"] * 50,
+    "age": [str(n % 80) for n in range(200)],
+    "town": [f"t{min(n, 200 - n) // 3}" for n in range(200)],
+}
+
+
+def count(names):
+    out = {}
+    for name in names:
+        out[name] = ValueCounts()
+        out[name].add(pa.array(TABLE[name]))
+    return out
+
+
+def refuse(names):
+    raise AssertionError(f"{names} were read")
+
+
+@pytest.fixture
+def drafted():
+    value_counts = count(TABLE)
+    codes = propose_codes(value_counts, DEFAULT_MISSING)
+    made = {
+        name: propose_variable(name, counted, codes=codes.get(name, ()))
+        for name, counted in value_counts.items()
+    }
+    schema = pmf.Schema(tuple(each.variable for each in made.values() if each.variable is not None))
+    return DraftedSchema(
+        schema, {name: ColumnDraft.from_proposal(each) for name, each in made.items()}
+    )
+
+
+def test_edit_column__what_needs_no_data(drafted):
+    found = edit_column(drafted, "size", ColumnEdit(is_dropped=True), refuse)
+    assert "size" not in found.schema
+    assert found.columns["size"].role == "dropped"
+    found = edit_column(drafted, "size", ColumnEdit(levels=("big", "medium", "small")), refuse)
+    assert found.schema["size"].levels == ("big", "medium", "small")
+    assert found.schema["size"].values == (1.0, 2.0, 3.0)
+    found = edit_column(drafted, "size", ColumnEdit(missing=("?", "medium")), refuse)
+    assert found.schema["size"].levels == ("small", "big")
+    assert found.schema["size"].missing == (*DEFAULT_MISSING, "?", "medium")
+
+
+def test_edit_column__levels_removed_are_noted(drafted):
+    found = edit_column(drafted, "size", ColumnEdit(levels=("big", "small")), refuse)
+    assert "['medium']" in found.columns["size"].note
+    assert found.notes[-1].startswith("size: ['medium']")
+
+
+def test_edit_column__what_reads_the_data(drafted):
+    found = edit_column(drafted, "age", ColumnEdit(bins=3), count)
+    assert found.schema["age"].cardinality == 3
+    found = edit_column(drafted, "town", ColumnEdit(other=5), count)
+    assert found.schema["town"].cardinality == 6
+    assert found.schema["town"].other == "other"
+    found = edit_column(found, "town", ColumnEdit(other=0), count)
+    assert (found.schema["town"].cardinality, found.schema["town"].other) == (34, None)
+    found = edit_column(drafted, "size", ColumnEdit(missing=()), count)
+    assert "?" in found.schema["size"].levels
+    found = edit_column(drafted, "id", ColumnEdit(role="continuous"), count)
+    assert found.schema.names == ("id", "size", "age", "town")
+    assert found.schema["id"].role == "continuous"
+
+
+def test_edit_column__what_cannot_be(drafted):
+    with pytest.raises(SchemaError, match="'agee'"):
+        edit_column(drafted, "agee", ColumnEdit(bins=3), count)
+    with pytest.raises(SchemaError, match="'town'"):
+        edit_column(drafted, "town", ColumnEdit(bins=3), count)
+    with pytest.raises(SchemaError, match="size"):
+        edit_column(drafted, "size", ColumnEdit(missing=("?", "big", "small", "medium")), refuse)
+    for wrong in ({}, {"bins": 1}, {"is_dropped": True, "bins": 3}, {"other": 3, "levels": ("a",)}):
+        with pytest.raises(SchemaError, match="give"):
+            ColumnEdit(**wrong)
+
+
+def test_edit_missing__holds_for_columns_without_own_codes(drafted):
+    found = edit_missing(drafted, ("t0", "60"), count)
+    assert found.schema.missing == (*DEFAULT_MISSING, "t0", "60")
+    assert "t0" not in found.schema["town"].levels
+    assert found.schema["age"].encode_value("60") == -1
+    assert found.schema["age"].missing == found.schema.missing
+    assert found.schema["size"].missing == drafted.schema["size"].missing
+    assert edit_missing(found, (), count).schema["age"].encode_value("60") >= 0
+
+
+def test_save__draft_comes_back_and_schema_md_has_a_line_for_each_column(drafted, tmp_path):
+    path = tmp_path / "schema.json"
+    readable = drafted.save(path)
+    found = DraftedSchema.load(path)
+    assert found.schema == drafted.schema
+    assert found.columns == drafted.columns
+    lines = [line for line in readable.read_text("utf-8").splitlines() if line.startswith("| ")]
+    assert len(lines) == 2 + len(TABLE)
+    assert any(line.startswith("| id | identifier |") for line in lines)
+    assert any('"?" (50' in line and "25.0%" in line for line in lines)
+    assert pmf.Schema.load(path) == drafted.schema
+
+
+def test_load__schema_by_hand_and_damaged_draft(drafted, tmp_path):
+    path = tmp_path / "schema.json"
+    drafted.schema.save(path)
+    assert DraftedSchema.load(path).columns["age"].role == "continuous"
+    data = json.loads(path.read_text())
+    for wrong in (3, {"columns": {"age": 3}}, {"columns": {"age": {"x": 1}}}, {"bins": "x"}):
+        path.write_text(json.dumps(data | {"draft": wrong}))
+        with pytest.raises(SchemaError, match="draft"):
+            DraftedSchema.load(path)
+
+
+def test_edit_column__the_level_of_what_is_absent_is_kept():
+    ticks = ValueCounts()
+    ticks.add(pa.array(["x", None, "x", "?"]))
+    schema = pmf.Schema((pmf.Variable("bought", ("no", "x"), absent="no"),))
+    drafted = DraftedSchema(schema, {"bought": ColumnDraft("nominal")})
+    again = edit_column(drafted, "bought", ColumnEdit(levels=("no", "x", "?")), refuse)
+    assert again.schema["bought"].absent == "no"
+    assert again.schema["bought"].values is None
+    counted = {"bought": ticks}
+    gone = ColumnEdit(role="nominal", missing=("?",))
+    again = edit_column(drafted, "bought", gone, lambda _: counted)
+    assert again.schema["bought"].levels == ("no", "x")
+    assert again.schema["bought"].absent == "no"
