@@ -38,8 +38,8 @@ from pmflib.apps.crowd.kernels.digamma import digamma, find_rises
 from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.compiled import vectors
 from pmflib.counts.kernels import planes, scatter
-from pmflib.counts.kernels import scatter as tiles
 from pmflib.counts.kernels import rows as em_rows
+from pmflib.counts.kernels import scatter as tiles
 from pmflib.counts.kernels.rows import find_observed, make_dense_combined, make_row_kernels
 from pmflib.model.row_tables import Layout, iterate_lists, number_entries
 from pmflib.model.statistics import em_statistics, take_logs

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from pmflib.counts.kernels.readiness import KernelState, find_kernel_state
 from pmflib.base.errors import ClusterError, ConfigError, MemoryPlanError, PmfError
 from pmflib.base.machine import (
     MachineMemory,
@@ -46,6 +45,7 @@ from pmflib.cluster.versions import (
     find_versions,
 )
 from pmflib.cluster.workers import find_scheduler
+from pmflib.counts.kernels.readiness import KernelState, find_kernel_state
 from pmflib.counts.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.memory import plan_em
 from pmflib.ingest.sources import find_sources, open_source

@@ -235,8 +235,8 @@ class RowTables:
     def __init__(
         self, block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
     ) -> None:
-        from pmflib.model.kernels.arguments import THRESHOLD, Tables, Work, fill_tables
         from pmflib.counts.kernels.rows import choose_row_kernels
+        from pmflib.model.kernels.arguments import THRESHOLD, Tables, Work, fill_tables
 
         log_priors = np.atleast_2d(log_prior)
         n_strata, rank = log_priors.shape

@@ -7,14 +7,14 @@ import pytest
 
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import Block, DenseBlock
-from pmflib.counts.kernels import readiness
-from pmflib.counts.kernels.readiness import planes_work
 from pmflib.counts import block_counting
 from pmflib.counts.block_counting import (
     add_block,
     add_blocks,
     choose_method,
 )
+from pmflib.counts.kernels import readiness
+from pmflib.counts.kernels.readiness import planes_work
 from pmflib.counts.kernels.scatter import add_dense
 
 

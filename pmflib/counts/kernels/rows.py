@@ -20,9 +20,9 @@ import numpy.typing as npt
 from pmflib.base.arrays import IntArray
 from pmflib.base.compiled.lanes import ROWS, Lanes, make_lanes
 from pmflib.base.compiled.plain_lanes import make_plain_lanes
-from pmflib.counts.kernels.readiness import vector_code_works
 from pmflib.base.compiled.saved_code import compile_kernel
 from pmflib.base.compiled.vectors import LISTED, count_read, make_combine, make_plain_combine
+from pmflib.counts.kernels.readiness import vector_code_works
 from pmflib.model.kernels.arguments import (
     ALIKE,
     INNER,

@@ -11,8 +11,8 @@ from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import DenseBlock
 from pmflib.counts.kernels import planes, scatter
 from pmflib.counts.kernels.planes import add_planes
-from pmflib.counts.kernels.scatter import add_dense, add_sparse, add_tiles
 from pmflib.counts.kernels.rows import find_observed
+from pmflib.counts.kernels.scatter import add_dense, add_sparse, add_tiles
 from tests.counts.kernels.slow_pairs import count_slowly, draw_codes
 
 Count = Callable[[IntArray, IntArray, IntArray], None]
