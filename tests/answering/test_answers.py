@@ -6,7 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.answering import answering
 from pmflib.answering.equivalent_samples import DISCOUNT
-from pmflib.base.errors import SchemaError
+from pmflib.base.errors import MemoryPlanError, SchemaError
 from tests.answering.question_models import draw_counts, make_pets, make_survey
 
 MODEL = make_survey()
@@ -99,7 +99,7 @@ def test_answer__no_standard_errors_say_why(monkeypatch):
     assert found.intervals is None
     assert found.source == "model"
     np.testing.assert_array_equal(np.sort(found.numbers), np.sort(MODEL.marginal(["stars"])))
-    with pytest.raises(pmf.core.errors.MemoryPlanError):
+    with pytest.raises(MemoryPlanError):
         MODEL.ask("P(stars)", COUNTS, source="counts")
 
 

@@ -150,8 +150,8 @@ def _find_distrust(path: Path, found: os.stat_result) -> str:
 FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
 """Environment variable for the folder of compiled code, in place of those tried by `find_folder`."""
 
-_KERNELS = Path(__file__).parents[1]
-_OWN_FOLDER = _KERNELS / "__pycache__"
+_PACKAGE = Path(__file__).parents[2]
+_OWN_FOLDER = Path(__file__).parent / "__pycache__"
 _DIGEST_BYTES = 32
 
 
@@ -203,7 +203,7 @@ class _CodeFiles:
     cache_path = None
 
     def __init__(self, name: str) -> None:
-        self.base = f"{name.removeprefix('pmflib.kernels.')}.{digest_sources()[:12]}"
+        self.base = f"{name.removeprefix('pmflib.')}.{digest_sources()[:12]}"
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Load the code for a signature; None if there is none."""
@@ -280,9 +280,10 @@ def _drop_stale(path: Path) -> None:
 def digest_sources() -> str:
     """Compute a digest of the sources of all kernels, of the compiler and its settings, and of Python."""
     digest = hashlib.sha256()
-    for path in sorted(_KERNELS.rglob("*.py")):
+    sources = (*_PACKAGE.glob("**/kernels/*.py"), *_PACKAGE.glob("base/compiled/*.py"))
+    for path in sorted(sources):
         digest.update(
-            path.relative_to(_KERNELS).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
+            path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
         )
     settings = [
         getattr(numba.config, name, None)

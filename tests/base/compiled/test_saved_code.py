@@ -172,17 +172,17 @@ def test_compile_kernel__code_is_whole_before_it_has_its_name(
 def test_digest_sources__of_all_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = digest_sources.__wrapped__()
     assert found == digest_sources()
-    copied = tmp_path / "kernels"
-    shutil.copytree(saved_code._KERNELS, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(saved_code, "_KERNELS", copied)
+    copied = tmp_path / "pmflib"
+    shutil.copytree(saved_code._PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(saved_code, "_PACKAGE", copied)
     assert digest_sources.__wrapped__() == found
-    # sources in subfolders count, by content and by name
+    # sources of every room count, by content and by name
     digests = {found}
-    for name in ("planes.py", "llvm/vectors.py"):
+    for name in ("counts/kernels/planes.py", "base/compiled/vectors.py"):
         with (copied / name).open("a") as stream:
             stream.write("\n")
         digests.add(digest_sources.__wrapped__())
-    (copied / "llvm" / "vectors.py").rename(copied / "llvm" / "renamed.py")
+    (copied / "base/compiled/vectors.py").rename(copied / "base/compiled/renamed.py")
     digests.add(digest_sources.__wrapped__())
     assert len(digests) == 4
 

@@ -228,7 +228,7 @@ def test_fit_replicates__refuses_a_method_and_too_many_parameters(survey, monkey
         pmf.fit_replicates(model, codes, design, method="newton")  # type: ignore[arg-type]
     n_entries = list_pmfs(model.parameters)[0].size
     for module in ("linearised", "replicates"):
-        monkeypatch.setattr(f"pmflib.fitting.{module}.MAX_ENTRIES", n_entries - 1)
+        monkeypatch.setattr(f"pmflib.surveys.design.{module}.MAX_ENTRIES", n_entries - 1)
     with pytest.raises(MemoryPlanError, match="method='refit'"):
         pmf.fit_replicates(model, codes, design, method="linear")
     found = pmf.fit_replicates(model, codes, design)
