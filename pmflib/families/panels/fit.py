@@ -35,10 +35,10 @@ from pmflib.families.panels.waves import WaveNames, Waves, infer_schema
 from pmflib.fits.criteria import make_criteria, sum_statistics
 from pmflib.fits.fit_result import STILL
 from pmflib.fits.fit_statistics import Criteria, HeldOutScore
-from pmflib.inference.errors.information import open_source, read_samples
 from pmflib.model.statistics import EMStatistics, m_step, sum_fields
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema
+from pmflib.surveys.design.weighted_source import open_source, read_samples
 
 STAYING = (0.2, 0.9)
 """Range of the share of people who keep their state in random starts, beyond those who return by chance."""

@@ -1,0 +1,3 @@
+"""What panels add to the core and to lower wings."""
+
+HOOKS = {"information": {"panels": "pmflib.families.panels.information:ChainInformation"}}
