@@ -67,11 +67,6 @@ class ClassInformation(ModelInformation):
     model: Mixture
 
     @property
-    def n_states(self) -> int:
-        """Number of latent states."""
-        return self.model.rank
-
-    @property
     def n_entries(self) -> int:
         """Number of entries of prior and tables."""
         return self.n_states + self.tables.size
@@ -107,7 +102,7 @@ class ClassInformation(ModelInformation):
         """Compute each row's posteriors of the states, and of its observed levels in each: (n_rows, n_entries)."""
         prior, factors = self.entries[: self.n_states], self._opened_factors
         # with so few entries, loading compiled code would take longer than computing the answer
-        held = _mark_levels(codes, self.model.schema.offsets)
+        held = mark_levels(codes, self.model.schema.offsets)
         logs = held @ np.log(factors) + np.log(prior)
         posteriors = np.exp(logs - logs.max(axis=1, keepdims=True))
         posteriors /= posteriors.sum(axis=1, keepdims=True)
@@ -141,7 +136,7 @@ class ClassInformation(ModelInformation):
     def _add_crossed(self, rows: RowScores, crossed: FloatArray) -> None:
         """Add second derivatives for two PMFs of one state, or for a PMF and the prior; within one PMF they are 0."""
         offsets, rank = self.model.schema.offsets, self.n_states
-        n_levels, held = int(offsets[-1]), _mark_levels(rows.codes, offsets)
+        n_levels, held = int(offsets[-1]), mark_levels(rows.codes, offsets)
         for state in range(rank):
             own = slice(rank + state * n_levels, rank + (state + 1) * n_levels)
             mine = rows.scores[:, own] * rows.weights[:, None]
@@ -289,7 +284,7 @@ def _sum_group(group: BlockGroup, information: ClassInformation) -> PMFInformati
     return information.sum_information(iterate_distinct(group))
 
 
-def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
+def mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
     """Return an indicator matrix of the observed levels: (n_rows, n_levels), 1 if the row has the level, else 0."""
     held = np.zeros((len(codes), int(offsets[-1])))
     rows, variables = np.nonzero(codes >= 0)

@@ -33,9 +33,9 @@ class ModelInformation(ABC):
         self.model = model
 
     @property
-    @abstractmethod
     def n_states(self) -> int:
-        """Number of states of a row, for the size of blocks."""
+        """Number of states of a row, or of points of its traits."""
+        return int(self.model.rank)
 
     @property
     @abstractmethod

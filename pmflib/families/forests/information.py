@@ -107,7 +107,6 @@ class ForestInformation(ClassInformation):
         self, blocks: Iterable[DenseBlock], free: list[IntArray]
     ) -> Iterator[StateRows]:
         """Return the rows of blocks in batches, with probabilities given the neighbours of each variable."""
-        edges = _Edges(self.model)
         for rows in super().iterate_rows(map(_repeat_gaps, blocks), free):
             # missing neighbours are imputed: the mean of a residual does not change
             seeds = seed_rows(_hash_rows(rows.codes), 0)
@@ -115,9 +114,35 @@ class ForestInformation(ClassInformation):
             yield replace(
                 rows,
                 posteriors=self.model.posterior(filled),
-                chances=edges.find_conditionals(filled, free),
-                apart=edges.apart,
+                chances=self._find_conditionals(filled, free),
+                apart=self._apart,
             )
+
+    @cached_property
+    def _apart(self) -> dict[tuple[int, int], IntArray]:
+        """States in which two variables are not neighbours, for pairs that are neighbours in some state."""
+        parents, found = self.model.forest.parents, {}
+        for state, position in np.argwhere(parents >= 0).tolist():
+            one, other = sorted((position, int(parents[state, position])))
+            is_joined = (parents[:, one] == other) | (parents[:, other] == one)
+            found[one, other] = np.flatnonzero(~is_joined)
+        return found
+
+    def _find_conditionals(self, codes: IntArray, free: list[IntArray]) -> list[FloatArray]:
+        """PMFs of each variable in each state given all others, at its free levels: (n_rows, rank, n_free) each."""
+        forest, schema, found = self.model.forest, self.model.schema, []
+        logged, parents = np.log(np.maximum(self.tables, LEAST_ENTRY)), forest.parents
+        for k in range(schema.n_variables):
+            logs = np.zeros((len(codes), len(parents), schema[k].cardinality))
+            for state, above in enumerate(parents[:, k].tolist()):
+                table = forest.view_table(logged, state, k)
+                logs[:, state] = table[codes[:, above]] if above >= 0 else table[0]
+                for child in np.flatnonzero(parents[state] == k).tolist():
+                    below = forest.view_table(logged, state, child)
+                    logs[:, state] += below[:, codes[:, child]].T
+            logs = np.exp(logs - logs.max(axis=2, keepdims=True))
+            found.append((logs / logs.sum(axis=2, keepdims=True))[:, :, free[k]])
+        return found
 
 
 def find_factor_slopes(parameters: TreeParameters) -> FloatArray:
@@ -164,42 +189,3 @@ def _hash_rows(codes: IntArray) -> HashArray:
     for column in codes.T:
         keys = mix_hashes(keys ^ column.astype(np.uint64))
     return keys
-
-
-class _Edges:
-    """Neighbours of each variable in the forest of each state.
-
-    Parameters
-    ----------
-    model
-        A model with forests.
-    """
-
-    def __init__(self, model: TreePMF) -> None:
-        self._forest, self._schema = model.forest, model.schema
-        self._tables = np.log(np.maximum(model.tables, LEAST_ENTRY))
-
-    @cached_property
-    def apart(self) -> dict[tuple[int, int], IntArray]:
-        """States in which two variables are not neighbours, for pairs that are neighbours in some state."""
-        parents, found = self._forest.parents, {}
-        for state, position in np.argwhere(parents >= 0).tolist():
-            one, other = sorted((position, int(parents[state, position])))
-            is_joined = (parents[:, one] == other) | (parents[:, other] == one)
-            found[one, other] = np.flatnonzero(~is_joined)
-        return found
-
-    def find_conditionals(self, codes: IntArray, free: list[IntArray]) -> list[FloatArray]:
-        """PMFs of each variable in each state given all others, at its free levels: (n_rows, rank, n_free) each."""
-        parents, found = self._forest.parents, []
-        for k in range(self._schema.n_variables):
-            logs = np.zeros((len(codes), len(parents), self._schema[k].cardinality))
-            for state, above in enumerate(parents[:, k].tolist()):
-                table = self._forest.view_table(self._tables, state, k)
-                logs[:, state] = table[codes[:, above]] if above >= 0 else table[0]
-                for child in np.flatnonzero(parents[state] == k).tolist():
-                    below = self._forest.view_table(self._tables, state, child)
-                    logs[:, state] += below[:, codes[:, child]].T
-            logs = np.exp(logs - logs.max(axis=2, keepdims=True))
-            found.append((logs / logs.sum(axis=2, keepdims=True))[:, :, free[k]])
-        return found

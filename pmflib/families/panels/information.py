@@ -54,10 +54,8 @@ class ChainErrors(ParameterErrors):
             for state in range(model.n_states):
                 name = f"to the next of {waves}, from state {state}"
                 rows += describe_states(name, self.arrays["transitions"], (wave, state))
-        positions = range(model.schema.n_variables)
-        rows += self.describe_levels(
-            "emissions", model.waves.first_positions.tolist() if model.invariant else positions
-        )
+        every, first = range(model.schema.n_variables), model.waves.first_positions.tolist()
+        rows += self.describe_levels("emissions", first if model.invariant else every)
         table = SummaryTable(
             "Transitions, and probabilities given the state, with 95 % intervals",
             ("what", ">state", ">probability", ">from", ">to"),
@@ -88,9 +86,6 @@ class ChainInformation(ModelInformation):
     def n_entries(self) -> int:
         """Number of distinct probabilities."""
         return list_chain(self.model)[0].size
-
-    def check_fit(self) -> None:
-        """Accept any: transition models are single fits."""
 
     def check_design(self) -> None:
         """Refuse all: see `ModelInformation.check_design`."""

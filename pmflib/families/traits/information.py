@@ -94,11 +94,6 @@ class ItemInformation(ModelInformation):
     model: JointPMF
 
     @property
-    def n_states(self) -> int:
-        """Number of points of the traits."""
-        return self.model.rank
-
-    @property
     def n_entries(self) -> int:
         """Number of intercepts and slopes."""
         return _open_design(self.model).starts[-1]
@@ -118,11 +113,7 @@ class ItemInformation(ModelInformation):
         arrays: dict[str, ArrayErrors] = {}
         numbers = list_item_numbers(self.model)
         for name, (values, jacobian) in numbers.items():
-            errors, is_determined = solved.spread(jacobian)
-            errors, is_determined = (
-                errors.reshape(values.shape),
-                is_determined.reshape(values.shape),
-            )
+            errors, is_determined = (each.reshape(values.shape) for each in solved.spread(jacobian))
             if name == "thresholds":
                 is_moved = _are_moved(self.model, numbers["slopes"][1], solved)
                 is_determined = is_determined & is_moved
@@ -270,13 +261,8 @@ class _ItemSums:
 def _sum_items(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemSums:
     schema, size = model.schema, design.starts[-1]
     tables = _list_scores(model, design)
-    sums = _ItemSums(
-        np.zeros((size, size)),
-        np.zeros((size, size)),
-        np.zeros((size, size)),
-        np.zeros(size),
-        np.zeros(schema.n_levels),
-    )
+    square = size, size
+    sums = _ItemSums(*map(np.zeros, (square, square, square, size, schema.n_levels)))
     for rows in iterate_item_scores(iterate_distinct(group), model):
         mass = rows.weights[:, None] * rows.posteriors
         sums.gradient[:] += rows.weights @ rows.scores

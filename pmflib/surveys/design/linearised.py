@@ -30,7 +30,7 @@ from pmflib.information.covariance import (
     Spectrum,
     span_steps,
 )
-from pmflib.information.latent_classes import ClassInformation
+from pmflib.information.latent_classes import ClassInformation, mark_levels
 from pmflib.information.parameter_errors import MAX_ENTRIES
 from pmflib.information.scores import read_entries
 from pmflib.model import JointPMF
@@ -285,11 +285,7 @@ def open_entries(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> P
 
 def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
     """Indicators of the levels of each row, after a column of ones: float64 of shape (n_rows, 1 + n_levels)."""
-    held = np.zeros((len(codes), 1 + int(offsets[-1])))
-    held[:, 0] = 1.0
-    rows, variables = np.nonzero(codes >= 0)
-    held[rows, 1 + offsets[variables] + codes[rows, variables]] = 1.0
-    return held
+    return np.hstack([np.ones((len(codes), 1)), mark_levels(codes, offsets)])
 
 
 def _add_by_column(
