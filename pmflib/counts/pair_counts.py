@@ -131,7 +131,7 @@ class PairCounts(FoldedCounts, Summarised):
         writer.close()
 
     def export(self, path: str | Path, minimum: int = 1, *, seed: int | None = None) -> str:
-        """Write the counts to a file for others, without rows; they add them to theirs with `pmflib.read_counts`.
+        """Write the counts to a file without rows; others add them to theirs with `pmflib.read_counts`.
 
         The file is Parquet: a row for every cell above 0 with the names of its levels, and the schema, the numbers of
         rows and a digest as metadata.
