@@ -15,6 +15,7 @@ from pmflib.base.hashing import HashArray
 from pmflib.cluster.maps import report_count
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.assembly import assemble_samples
+from pmflib.ingest.dataset.design_columns import name_unit
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.sample_folds import seed_file
@@ -25,7 +26,6 @@ from pmflib.ingest.sources import find_digest
 from pmflib.ingest.splitting import FilePart
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, identify
-from pmflib.surveys.design.columns import name_unit
 
 R = TypeVar("R")
 

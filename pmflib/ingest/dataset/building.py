@@ -29,6 +29,7 @@ from pmflib.ingest.dataset.build_steps import (
     recall,
     spill_file,
 )
+from pmflib.ingest.dataset.design_columns import name_replicates
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import (
     choose_buckets,
@@ -61,7 +62,6 @@ from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
 from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import FileStep, open_layer, sum_weights, write_dataset, write_layers
 from pmflib.store.objects.addresses import StoreAccess
-from pmflib.surveys.design.columns import name_replicates
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
 """Length of a day by time format: numbers are in seconds, instants in microseconds."""

@@ -16,6 +16,7 @@ from pmflib.apps.crowd.class_names import make_class_variable, sort_names, unify
 from pmflib.base.defaults import MOST_CLASSES
 from pmflib.base.errors import SchemaError
 from pmflib.base.json_files import parse_json
+from pmflib.ingest.column_values import MAX_VARIABLES
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
@@ -24,7 +25,6 @@ from pmflib.schema import Schema
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.file_digests import read_checked
-from pmflib.surveys.drafting.schema_draft import MAX_VARIABLES
 
 VERSION = 1
 """Version of the artefact; increase it when its content changes."""
