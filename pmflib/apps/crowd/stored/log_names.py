@@ -149,6 +149,29 @@ def load_log_names(store: Store, parts: Iterable[Reference]) -> LogNames:
     return LogNames.merge(LogNames.load(store.locate(names) / NAMES_FILE) for names in parts)
 
 
+@dataclass(frozen=True)
+class FileNames:
+    """Names in each file of a label log, which is encoded with its own workers and labels only.
+
+    Parameters
+    ----------
+    by_digest
+        Artefacts of the names, by the digest of the file.
+    """
+
+    by_digest: Mapping[str, Reference]
+
+    def find(
+        self, store: Store, digest: str, schema: Schema, config: SourceOptions
+    ) -> tuple[Schema, Mapping[str, Reference]] | None:
+        """Return the schema of a file, and the artefact of its names; None for a file without any."""
+        reference = self.by_digest.get(digest)
+        if reference is None:
+            return None
+        names = LogNames.load(store.locate(reference) / NAMES_FILE)
+        return narrow_schema(schema, names, config), {"census": reference}
+
+
 def make_label_schema(
     names: LogNames, config: SourceOptions, classes: Sequence[str] | None = None
 ) -> Schema:
