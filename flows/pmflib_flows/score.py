@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pmflib.apps.scoring.parts import soften_policy
-from pmflib.apps.scoring.score_tables import ScoreOptions
 from pmflib.base.errors import StoreError
 from pmflib.base.options import Recommendations
 from pmflib.cluster.workers import share_workers
 from pmflib.ingest.options import DESIGN_OPTIONS
+from pmflib.model.table_makers import ScoreOptions
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of
 from pmflib_flows.pipeline_flow import pipeline_flow

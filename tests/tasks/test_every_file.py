@@ -13,7 +13,6 @@ from pmflib.apps.crowd.stored.log_names import load_log_names
 from pmflib.apps.crowd.stored.worker_models import MODEL as WORKER_MODEL
 from pmflib.apps.crowd.stored.worker_models import WorkerModel
 from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
-from pmflib.apps.scoring.score_tables import ScoreOptions
 from pmflib.base.errors import StoreError
 from pmflib.counts.pair_counts import load_singles
 from pmflib.ingest import chunks
@@ -21,6 +20,7 @@ from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read
 from pmflib.ingest.dataset.spills import LEVELS_FILE, Spill, read_spill_list
 from pmflib.ingest.splitting import read_splits
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
+from pmflib.model.table_makers import ScoreOptions
 from pmflib.store.artefacts import Store
 from pmflib.store.care.verification import verify_store
 from pmflib.store.dataset import (

@@ -159,9 +159,9 @@ def crowd(
         raise ConfigError(
             f"--split is {split!r} without --tags; add --tags for tasks of several labels"
         )
-    from pmflib.store.table_files import SUFFIXES
+    from pmflib.store.table_files import list_suffixes
 
-    folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
+    folder = output.with_suffix("") if output.suffix.lower() in list_suffixes() else output
     file = folder / "pipeline.toml"
     if file.exists():
         _check_agreement(load_pipeline(file), file, given)

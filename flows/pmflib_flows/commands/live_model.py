@@ -258,11 +258,11 @@ def publish_answer(
     The account, with the paths of the parts and the output.
     """
     from pmflib.apps.scoring.outputs import mark_files, publish_parts
+    from pmflib.base.hooks import find_offers
     from pmflib.store.care.exports import remember_export
     from pmflib.store.file_digests import fetch_all
     from pmflib.store.table_files import hold_output, join_files
     from pmflib.surveys.statistics_files.described_columns import describe_columns
-    from pmflib.surveys.statistics_files.statistics_output import WRITTEN
     from pmflib_tasks.stage import load_schema, open_store
 
     store = open_store(config)
@@ -272,7 +272,7 @@ def publish_answer(
     answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
     if output is not None:
         described = {}
-        if output.suffix.lower() in WRITTEN:
+        if output.suffix.lower() in find_offers("writers"):
             raw = (*config.source_paths, data)
             described = describe_columns(load_schema(config), raw, config.source)
         with hold_output(output):
