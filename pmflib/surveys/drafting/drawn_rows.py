@@ -11,6 +11,7 @@ import pyarrow as pa
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.hashing import mix_hashes
+from pmflib.base.variance import weigh_samples
 from pmflib.ingest.dataset.row_screening import Screen
 from pmflib.ingest.dataset.sample_folds import find_folds, seed_file
 from pmflib.ingest.dataset.wide import EncodedRows, WideEncoder, encode_rows
@@ -19,7 +20,6 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 from pmflib.schema.tables import read_numbers
 from pmflib.surveys.design.columns import name_replicates
-from pmflib.surveys.design.survey_design import weigh_samples
 
 
 @dataclass(frozen=True, eq=False)
