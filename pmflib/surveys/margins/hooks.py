@@ -8,4 +8,7 @@ HOOKS = {
     "stored_weights": {
         "raking": "pmflib.surveys.margins.stored_weights:open_raking",
     },
+    "stored_designs": {
+        "raking": "pmflib.surveys.margins.stored:open_raked",
+    },
 }
