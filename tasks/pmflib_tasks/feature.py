@@ -1,8 +1,8 @@
 """What a feature adds to the pipeline: one declaration, which the core reads and which names no other feature.
 
-A feature is a folder of `pmflib_tasks`, of `pmflib_flows`, or of both. Its module ``feature`` holds the declaration, listed
-by `pmflib_tasks.features.FEATURES` or, without tasks, by `pmflib_flows.features.FEATURES`. Without the folders and
-that line, the pipeline runs as if the feature had never been there.
+A feature is a folder of `pmflib_tasks`, of `pmflib_flows`, or of both. Its module ``feature`` holds the declaration, in
+the table `pmflib_tasks.features.FEATURES` or, without tasks, in `pmflib_flows.features.FEATURES`. Without the folders
+and that line, the pipeline runs as if the feature had never been there.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Feature:
         ValueError.
     commands
         Its commands.
+    deployments
+        Flows that Prefect may start on a schedule, by their names in `pmflib_flows.deployments`.
     health
         Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
     plan
@@ -79,6 +81,7 @@ class Feature:
     name: str
     section: Mapping[str, Place] = field(default_factory=dict)
     commands: tuple[Command, ...] = ()
+    deployments: Mapping[str, Place] = field(default_factory=dict)
     health: Place | None = None
     plan: Place | None = None
     erase: Place | None = None
