@@ -34,7 +34,7 @@ from pmflib.store.file_digests import find_changes, read_checked
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_sample_counts
 from pmflib.store.zarr_arrays import read_arrays
-from pmflib_flows.commands.crowd import hand_over
+from pmflib_flows.crowd.crowd import hand_over
 from pmflib_tasks.config import make_config, make_crowd
 from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.crowd.labels import find_labels

@@ -13,7 +13,6 @@ import typer
 
 from pmflib.base.errors import ConfigError
 from pmflib.base.options import CrowdOptions, option
-from pmflib_flows.commands.crowd_tags import label_tags
 from pmflib_flows.console import (
     AsJson,
     load_pipeline,
@@ -21,6 +20,7 @@ from pmflib_flows.console import (
     print_json,
     progress_shown,
 )
+from pmflib_flows.crowd.crowd_tags import label_tags
 from pmflib_flows.option_objects import takes_options
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def crowd(
     from pmflib.apps.crowd.stored.summaries import KnownSummary, LabelSummary
     from pmflib.store.bucket.caches import find_local_path
     from pmflib.store.care.exports import remember_export
-    from pmflib_flows.crowd import crowd_flow
+    from pmflib_flows.crowd.crowd_flow import crowd_flow
     from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
     from pmflib_tasks.stage import open_store
 
