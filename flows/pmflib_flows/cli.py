@@ -15,7 +15,6 @@ import typer
 from pmflib.base.texts import mask_secrets
 from pmflib_flows.commands.audit import log, verify
 from pmflib_flows.commands.check import check
-from pmflib_flows.commands.copy import copy
 from pmflib_flows.commands.counts import counts
 from pmflib_flows.commands.crowd import crowd
 from pmflib_flows.commands.doctor import doctor
@@ -61,7 +60,6 @@ GROUPS: dict[str, tuple[Callable[..., object], ...]] = {
         quarantine,
         erase,
         gc,
-        copy,
         plan,
         doctor,
     ),
