@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock, SparseBlock
 from pmflib.base.weights import Weights, WeightSums
-from pmflib.store.bucket.caches import find_local_path, name_for_workers
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
     CHUNK_BYTES,
     open_group,

@@ -58,9 +58,9 @@ from pmflib.ingest.sources import (
 from pmflib.ingest.splitting import FilePart, split_files
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import FileStep, open_layer, sum_weights, write_dataset, write_layers
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.surveys.design.columns import name_replicates
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
