@@ -171,8 +171,8 @@ def crowd(
             for note in notes:
                 out.print(f"review: {note}")
     from pmflib.apps.crowd.stored.summaries import KnownSummary, LabelSummary
-    from pmflib.store.bucket.caches import find_local_path
     from pmflib.store.care.exports import remember_export
+    from pmflib.store.objects.local_files import find_local_path
     from pmflib_flows.crowd.crowd_flow import crowd_flow
     from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
     from pmflib_tasks.stage import open_store
