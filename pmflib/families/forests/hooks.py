@@ -1,4 +1,4 @@
-"""What forests add to the core and to lower wings."""
+"""What this feature adds to the core."""
 
 HOOKS = {
     "information": {"forests": "pmflib.families.forests.information:ForestInformation"},

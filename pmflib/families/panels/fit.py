@@ -29,7 +29,7 @@ from pmflib.em.blocks import ScoreRows
 from pmflib.em.family import Family, run_em
 from pmflib.em.latent_classes import ClassState, LatentClasses, evaluate_models
 from pmflib.em.memory import plan_em
-from pmflib.em.stored_samples import StoredSamples
+from pmflib.em.stored_samples import StoredSamples, open_source, read_samples
 from pmflib.families.panels.model import ChainLayout, TransitionModel
 from pmflib.families.panels.waves import WaveNames, Waves, infer_schema
 from pmflib.fits.criteria import make_criteria, sum_statistics
@@ -38,7 +38,6 @@ from pmflib.fits.fit_statistics import Criteria, HeldOutScore
 from pmflib.model.statistics import EMStatistics, m_step, sum_fields
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema
-from pmflib.surveys.design.weighted_source import open_source, read_samples
 
 STAYING = (0.2, 0.9)
 """Range of the share of people who keep their state in random starts, beyond those who return by chance."""

@@ -1,3 +1,9 @@
-"""What panels add to the core and to lower wings."""
+"""What this feature adds to the core."""
 
-HOOKS = {"information": {"panels": "pmflib.families.panels.information:ChainInformation"}}
+HOOKS = {
+    "face": {
+        "fit_transitions": "pmflib.families.panels.fit:fit_transitions",
+        "spread_waves": "pmflib.families.panels.waves:spread_waves",
+    },
+    "information": {"panels": "pmflib.families.panels.information:ChainInformation"},
+}

@@ -1,6 +1,10 @@
-"""What traits add to the core and to lower wings."""
+"""What this feature adds to the core."""
 
 HOOKS = {
+    "face": {
+        "fit_item_responses": "pmflib.families.traits.item_responses:fit_item_responses",
+        "fit_traits": "pmflib.families.traits.traits:fit_traits",
+    },
     "information": {"traits": "pmflib.families.traits.information:ItemInformation"},
     "refits": {"traits": "pmflib.families.traits.refits:TraitRefits"},
 }

@@ -17,6 +17,7 @@ from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decim
 from pmflib.base.errors import MemoryPlanError
 from pmflib.base.wald import adjust_by_holm
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
+from pmflib.em.stored_samples import open_source
 from pmflib.information.covariance import NULL_SHARE, PMFInformation, Spectrum
 from pmflib.information.kinds import open_information, open_single_fit
 from pmflib.information.model_information import ModelInformation
@@ -26,7 +27,6 @@ from pmflib.model import JointPMF
 from pmflib.model.statistics import sum_fields
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
-from pmflib.surveys.design.weighted_source import open_source
 
 MAX_CROSSED = 20_000_000
 """Limit of the products of pair cells and parameters in memory: 0.2 GB."""

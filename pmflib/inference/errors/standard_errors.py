@@ -8,6 +8,8 @@ from operator import attrgetter
 import numpy as np
 
 from pmflib.base.errors import IdentificationWarning
+from pmflib.base.variance import Variance
+from pmflib.em.stored_samples import open_source
 from pmflib.information.covariance import PMFInformation
 from pmflib.information.kinds import open_information
 from pmflib.information.latent_classes import ClassInformation
@@ -21,14 +23,12 @@ from pmflib.information.parameter_errors import (
 )
 from pmflib.model import JointPMF
 from pmflib.surveys.design.replicates import Method, Replicates, fit_replicates
-from pmflib.surveys.design.survey_design import SurveyDesign
-from pmflib.surveys.design.weighted_source import open_source
 
 
 def standard_errors(
     model: FittedModel,
     samples: object,
-    design: SurveyDesign | None = None,
+    design: Variance | None = None,
     *,
     method: Method = "auto",
 ) -> ParameterErrors:
