@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pmflib.apps.recommending.options import Recommendations
 from pmflib.apps.scoring.parts import soften_policy
 from pmflib.apps.scoring.score_tables import ScoreOptions
 from pmflib.base.errors import StoreError
-from pmflib.base.options import Recommendations
 from pmflib.cluster.workers import share_workers
 from pmflib.ingest.options import DESIGN_OPTIONS
 from pmflib.store.artefacts import Reference, Store
@@ -131,7 +131,7 @@ def recommend_flow(
     config
         Path of a pipeline configuration file.
     options
-        Fields of `pmflib.base.options.Recommendations`.
+        Fields of `pmflib.apps.recommending.options.Recommendations`.
     data, columns
         As for `score_flow`.
 

@@ -6,21 +6,20 @@ The same model as everything else: a variable is a worker, a sample a task, a la
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pmflib.apps.crowd.aggregation import aggregate
-from pmflib.apps.crowd.confidence import Calibration, calibrate
-from pmflib.apps.crowd.label_log import LabelLog, read_labels
-from pmflib.apps.crowd.tags.tag_log import TagLog, read_tags
-from pmflib.apps.crowd.tags.tags import TagAggregation, aggregate_tags
-from pmflib.apps.crowd.true_labels import Aggregation
-from pmflib.base.options import CrowdOptions
-
 if TYPE_CHECKING:
+    from pmflib.apps.crowd.aggregation import aggregate
+    from pmflib.apps.crowd.confidence import Calibration, calibrate
     from pmflib.apps.crowd.estimators import (
         CrowdAggregator,
         DawidSkene,
         MajorityVote,
         OneCoinDawidSkene,
     )
+    from pmflib.apps.crowd.label_log import LabelLog, read_labels
+    from pmflib.apps.crowd.options import CrowdOptions
+    from pmflib.apps.crowd.tags.tag_log import TagLog, read_tags
+    from pmflib.apps.crowd.tags.tags import TagAggregation, aggregate_tags
+    from pmflib.apps.crowd.true_labels import Aggregation
 
 __all__ = [
     "Aggregation",
@@ -40,11 +39,28 @@ __all__ = [
     "read_tags",
 ]
 
-_ESTIMATORS = ("CrowdAggregator", "DawidSkene", "MajorityVote", "OneCoinDawidSkene")
-"""Names that load scikit-learn, which takes a second: only where one is asked for."""
+_HOMES = {
+    "Aggregation": "true_labels",
+    "Calibration": "confidence",
+    "CrowdAggregator": "estimators",
+    "CrowdOptions": "options",
+    "DawidSkene": "estimators",
+    "LabelLog": "label_log",
+    "MajorityVote": "estimators",
+    "OneCoinDawidSkene": "estimators",
+    "TagAggregation": "tags.tags",
+    "TagLog": "tags.tag_log",
+    "aggregate": "aggregation",
+    "aggregate_tags": "tags.tags",
+    "calibrate": "confidence",
+    "read_labels": "label_log",
+    "read_tags": "tags.tag_log",
+}
+"""Module of each public name: the table of methods and the options load none of them, and estimators scikit-learn."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ESTIMATORS:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("pmflib.apps.crowd.estimators"), name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value
