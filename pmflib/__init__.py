@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pmflib.fits.fit_result import FitResult
     from pmflib.fits.from_counts import fit, fit_triples
     from pmflib.fits.from_samples import distil, fit_em
+    from pmflib.fits.ranks.by_moments import select_nmf_rank
     from pmflib.fits.ranks.by_pairs import select_rank
     from pmflib.fits.ranks.choice import RankChoice
     from pmflib.inference.checks.bivariate_residuals import bivariate_residuals
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from pmflib.inference.three_steps.classification import classify
     from pmflib.inference.three_steps.three_steps import class_regression, distal_outcome
     from pmflib.model import JointPMF
-    from pmflib.papers.nmf_rank import NMFRank, select_nmf_rank
+    from pmflib.papers.nmf_rank import NMFRank
     from pmflib.schema import Schema, Variable
     from pmflib.surveys.design.replicates import fit_replicates
     from pmflib.surveys.design.survey_design import SurveyDesign
@@ -160,7 +161,7 @@ _HOMES = {
     "recommend": "pmflib.apps.recommending.recommending",
     "sample_size": "pmflib.inference.planning.sample_sizes",
     "score_file": "pmflib.apps.scoring.file_scoring",
-    "select_nmf_rank": "pmflib.papers.nmf_rank",
+    "select_nmf_rank": "pmflib.fits.ranks.by_moments",
     "select_rank": "pmflib.fits.ranks.by_pairs",
     "spread_waves": "pmflib.families.panels.waves",
     "standard_errors": "pmflib.inference.errors.standard_errors",
