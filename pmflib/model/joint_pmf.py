@@ -238,8 +238,9 @@ class JointPMF(Mixture):
         SchemaError
             If the table does not fit the schema, or a target is not a variable.
         """
-        from pmflib.apps.scoring.score_tables import ScoreOptions, TableScorer
+        from pmflib.apps.scoring.score_tables import TableScorer
         from pmflib.model.row_scores import ReferenceScores
+        from pmflib.model.table_makers import ScoreOptions
 
         codes = self._encode(table)
         reference = ReferenceScores.draw(self) if reference is None else reference

@@ -3,8 +3,9 @@
 The same model as everything else: a variable is a worker, a sample a task, a latent state a class.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pmflib.base.faces import make_face
 
 if TYPE_CHECKING:
     from pmflib.apps.crowd.aggregation import aggregate
@@ -40,27 +41,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Aggregation": "true_labels",
-    "Calibration": "confidence",
-    "CrowdAggregator": "estimators",
-    "CrowdOptions": "options",
-    "DawidSkene": "estimators",
-    "LabelLog": "label_log",
-    "MajorityVote": "estimators",
-    "OneCoinDawidSkene": "estimators",
-    "TagAggregation": "tags.tags",
-    "TagLog": "tags.tag_log",
-    "aggregate": "aggregation",
-    "aggregate_tags": "tags.tags",
-    "calibrate": "confidence",
-    "read_labels": "label_log",
-    "read_tags": "tags.tag_log",
+    "Aggregation": "pmflib.apps.crowd.true_labels",
+    "Calibration": "pmflib.apps.crowd.confidence",
+    "CrowdAggregator": "pmflib.apps.crowd.estimators",
+    "CrowdOptions": "pmflib.apps.crowd.options",
+    "DawidSkene": "pmflib.apps.crowd.estimators",
+    "LabelLog": "pmflib.apps.crowd.label_log",
+    "MajorityVote": "pmflib.apps.crowd.estimators",
+    "OneCoinDawidSkene": "pmflib.apps.crowd.estimators",
+    "TagAggregation": "pmflib.apps.crowd.tags.tags",
+    "TagLog": "pmflib.apps.crowd.tags.tag_log",
+    "aggregate": "pmflib.apps.crowd.aggregation",
+    "aggregate_tags": "pmflib.apps.crowd.tags.tags",
+    "calibrate": "pmflib.apps.crowd.confidence",
+    "read_labels": "pmflib.apps.crowd.label_log",
+    "read_tags": "pmflib.apps.crowd.tags.tag_log",
 }
-"""Module of each public name: the table of methods and the options load none of them, and estimators scikit-learn."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return value
+__getattr__, __dir__ = make_face(__name__, _HOMES)

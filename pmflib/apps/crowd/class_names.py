@@ -6,9 +6,8 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from pmflib.base.errors import SchemaError, SchemaWarning
-from pmflib.base.texts import fold_text, list_some, unify_texts
+from pmflib.base.texts import fold_text, list_some, natural_key, unify_texts
 from pmflib.schema.variable import DEFAULT_MISSING, Variable
-from pmflib.surveys.drafting.level_order import natural_key
 
 MOST_CLASSES = 1000
 """Maximum number of distinct labels in a log; with more, the column is unlikely to contain labels."""

@@ -20,13 +20,14 @@ from pmflib.apps.scoring.outputs import (
     read_output_record,
     write_record,
 )
-from pmflib.apps.scoring.score_tables import ScoreOptions, TableMaker, TableScorer
+from pmflib.apps.scoring.score_tables import TableScorer
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.machine import count_processors
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import ReferenceScores
+from pmflib.model.table_makers import ScoreOptions, TableMaker
 from pmflib.store.table_files import hold_output, name_parts
 
 if TYPE_CHECKING:

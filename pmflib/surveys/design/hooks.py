@@ -1,6 +1,12 @@
 """What survey designs add to the core."""
 
-_PLACE = "pmflib.surveys.design.sample_designs"
 HOOKS = {
-    "stored_designs": {"psu": f"{_PLACE}:open_units", "replicates": f"{_PLACE}:open_replicates"},
+    "face": {
+        "SurveyDesign": "pmflib.surveys.design.survey_design:SurveyDesign",
+        "fit_replicates": "pmflib.surveys.design.replicates:fit_replicates",
+    },
+    "stored_designs": {
+        "psu": "pmflib.surveys.design.sample_designs:open_units",
+        "replicates": "pmflib.surveys.design.sample_designs:open_replicates",
+    },
 }

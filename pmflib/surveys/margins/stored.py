@@ -26,7 +26,6 @@ from pmflib.store.sample_blocks import (
     add_sums,
     group_blocks,
     read_block,
-    read_unraked,
     sum_units,
 )
 from pmflib.store.stored_variance import StoredReplicates, open_variance
@@ -115,7 +114,9 @@ def rake_dataset(
         weighed = tuple(replace(block, weights=next(weights)) for block in layer.blocks)
         layers[place] = replace(layer, blocks=weighed)
     files, origin = list_file_steps(store, dataset), content["origin"]
-    write_layers(folder, layers, content["account"], files, origin, {"replicates": replicates})
+    write_layers(
+        folder, layers, content["account"], files, origin, {RAKING: {"replicates": replicates}}
+    )
     raking.write(folder / RAKING)
     after = add_sums(block for layer in layers for block in layer.blocks)
     assert after is not None
@@ -149,7 +150,7 @@ def _sum_cells(
     """Sum the weights and replicate weights of some blocks by cell: see `_merge_cells`."""
     parts = []
     for reference in group:
-        block, spread = read_unraked(reference, raking)
+        block, spread = raking.read_unraked(reference)
         weights = np.column_stack([raking.read_units(block), spread])
         found = raking.find_keys(block)
         order = np.argsort(found, kind="stable")

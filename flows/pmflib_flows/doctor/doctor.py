@@ -48,7 +48,7 @@ def doctor(
     Each line has a state (ok, warn or FAIL), what was checked, what was found, and a remedy. The exit code is that of
     a run that ends for the first FAIL, and 0 if there is none.
     """
-    from pmflib_flows.health import examine
+    from pmflib_flows.doctor.health import examine
 
     lines = examine(config, address)
     failed = [line for line in lines if line.state == "FAIL"]

@@ -1,4 +1,4 @@
-"""Sampling design: weights and replicate weights, stored as integers in a fixed unit; strata and sampling units."""
+"""Columns beside the variables: weights and replicate weights, integers in a fixed unit; strata and sampling units."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.errors import ConfigError, SchemaError, SourceError
 from pmflib.base.hashing import mix_hashes
-from pmflib.base.texts import abridge_names
+from pmflib.base.texts import abridge_names, natural_key
 from pmflib.base.weights import LARGEST, LARGEST_ERROR, MOST_DECIMALS
-from pmflib.base.weights import find_decimals as choose_decimals
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.row_screening import RowDecisions
@@ -25,9 +24,6 @@ from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
-from pmflib.schema.value_counts import ValueCounts
-from pmflib.schema.variable import read_number
-from pmflib.surveys.drafting.level_order import natural_key
 
 NEAR_HALF = 1e-3
 """Distance from half a unit within which a number is rounded by its decimal digits instead of its double."""
@@ -172,50 +168,10 @@ def read_weight_column(
     if decimals is None:
         return None
     position = raw.batch.num_columns - 1
-    of_row = _read_numbers(raw.batch.column(position), decimals, LARGEST_ERROR)
+    of_row = read_in_units(raw.batch.column(position), decimals, LARGEST_ERROR)
     decisions.mark(of_row < 1, "bad_weight", position)
     weights: FloatArray = np.maximum(of_row, 1).astype(np.float64)
     return weights
-
-
-def draft_unit(counted: ValueCounts, config: SourceOptions) -> tuple[int | None, list[str]]:
-    """Choose the decimals of a weight column, and note how many rows would go to quarantine.
-
-    Parameters
-    ----------
-    counted
-        Values of the column.
-    config
-        Options with the name of the column.
-
-    Returns
-    -------
-    Decimals for the schema, None if `MOST_DECIMALS` are enough; and notes.
-    """
-    texts = pa.array(list(counted.counts), pa.string())
-    numbers = np.array([read_number(text) or 0.0 for text in counted.counts])
-    decimals, notes, found = MOST_DECIMALS, list[str](), None
-    if (numbers > 0).any():
-        decimals = min(choose_decimals(numbers[numbers > 0]), STORED_DECIMALS)
-    if decimals > MOST_DECIMALS:
-        found = decimals
-        notes.append(
-            f"{config.weight}: weights down to {numbers[numbers > 0].min():g} are kept with {decimals} decimals, which "
-            "weight_decimals of the schema says"
-        )
-    decimals = max(decimals, MOST_DECIMALS)
-    is_bad = _read_numbers(texts, decimals, LARGEST_ERROR) < 1
-    bad = texts.filter(pa.array(is_bad)).to_pylist()
-    n_bad, n_counted = (
-        sum(counted.counts[text] for text in each) for each in (bad, counted.counts)
-    )
-    if n_bad:
-        notes.append(
-            f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are not weights above zero in "
-            f"units of 10**-{decimals}, and such rows go to quarantine; give numbers with a decimal point, or leave "
-            "these rows out"
-        )
-    return found, notes
 
 
 def read_replicate_columns(
@@ -243,12 +199,12 @@ def read_replicate_columns(
     found = np.empty((raw.batch.num_rows, n), np.int64)
     first = raw.batch.num_columns - 1 - n
     for place in range(n):
-        found[:, place] = _read_numbers(raw.batch.column(first + place), decimals)
+        found[:, place] = read_in_units(raw.batch.column(first + place), decimals)
         decisions.mark(found[:, place] < 0, "bad_weight", first + place)
     return found
 
 
-def _read_numbers(column: pa.Array, decimals: int, most_error: float = math.inf) -> IntArray:
+def read_in_units(column: pa.Array, decimals: int, most_error: float = math.inf) -> IntArray:
     """Convert non-negative numbers to units, int64, by their decimal digits; -1 if invalid or changed too much."""
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     distinct = coded.dictionary

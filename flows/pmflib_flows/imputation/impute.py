@@ -27,7 +27,7 @@ def impute(
     as_json: AsJson = False,
 ) -> None:
     """Impute missing answers with draws from the live model; writes every row once per draw."""
-    from pmflib_flows.score import impute_flow
+    from pmflib_flows.imputation.impute_flow import impute_flow
 
     answer = publish_results(
         impute_flow, config, data, keep, output, as_json, draws=draws, seed=seed

@@ -1,13 +1,15 @@
-"""What files of SPSS, Stata and SAS say of their columns, and the codes of levels in such files."""
+"""What files say of their columns, such as those of SPSS, Stata and SAS: labels of codes, and codes for missing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
+from typing import Any
 
-from pmflib.schema.variable import Variable, as_text, read_number
+from pmflib.base.texts import natural_key
+from pmflib.schema.value_counts import ValueCounts
+from pmflib.schema.variable import as_text, read_number
 
 Code = float | str
 """Code of a value: a number, a text, or, of a missing number, its letter with a point: ".a"."""
@@ -74,34 +76,18 @@ class FileColumn:
         return text if text in self.missing else read_number(text)
 
 
-def describe_variable(variable: Variable, declared: FileColumn = FileColumn()) -> FileColumn:
-    """Give every level of a variable a code.
+def declare_levels(counted: ValueCounts, column: FileColumn) -> None:
+    """Declare the levels of a column whose labels were counted: in the order of their codes, which scales mean."""
+    codes: dict[str, str] = {text: as_text(code) for code, text in column.texts.items()}
+    apart = {as_text(code) for code in column.texts if column.is_missing(code)}
+    apart |= {"", *map(as_text, column.missing)}
+    texts = dict.fromkeys([*codes, *counted.counts])
+    levels = [text for text in texts if codes.get(text, text) not in apart]
+    if column.labelled:
+        levels.sort(key=lambda text: _order_code(codes.get(text) or text))
+        counted.declare(levels, is_ordered=column.measure in ("ordinal", "scale"))
 
-    Levels keep the codes that their file declares, numbers are their own codes, and levels of other variables have
-    their values as codes. Whatever has none of these, such as bins, is numbered by the smallest free integers.
 
-    Parameters
-    ----------
-    variable
-        The variable.
-    declared
-        What the file of its column says.
-    """
-    levels = variable.levels
-    if variable.edges is not None or variable.part is not None:
-        declared = FileColumn(declared.label)
-    values = None if declared.texts else variable.values
-    found: list[Code | None] = [*(values or map(declared.find_code, levels))]
-    if len({*found} - {None}) < sum(code is not None for code in found):
-        declared, found = FileColumn(declared.label), [None] * len(levels)
-    used = {*declared.texts, *declared.missing, *found}
-    free = (number for number in count(1) if number not in used)
-    codes = [next(free) if code is None else code for code in found]
-    own = {code: level for code, level in zip(codes, levels, strict=True) if as_text(code) != level}
-    return replace(
-        declared,
-        measure=declared.measure or ("scale" if variable.edges else variable.role),
-        texts={**declared.texts, **own},
-        # new codes may be in a range that is declared missing
-        ranges=() if None in found else declared.ranges,
-    )
+def _order_code(code: str) -> tuple[bool, float, Any]:
+    number = read_number(code)
+    return number is None, number or 0.0, natural_key(code)

@@ -79,9 +79,9 @@ def set_(
     was_read: list[str] = []
 
     def read(names: Sequence[str]) -> Mapping[str, ValueCounts]:
+        from pmflib.ingest.column_values import count_values
         from pmflib.ingest.options import make_source
         from pmflib.ingest.sources import find_sources
-        from pmflib.surveys.drafting.schema_draft import count_values
 
         source = make_source(_find_source(drafted, path, file))
         was_read.append(str(source.path))

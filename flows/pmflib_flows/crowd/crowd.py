@@ -14,7 +14,6 @@ import typer
 from pmflib.apps.crowd.options import CrowdOptions
 from pmflib.base.errors import ConfigError
 from pmflib.base.options import option
-from pmflib_flows.commands.crowd_tags import label_tags
 from pmflib_flows.console import (
     AsJson,
     load_pipeline,
@@ -22,6 +21,7 @@ from pmflib_flows.console import (
     print_json,
     progress_shown,
 )
+from pmflib_flows.crowd.crowd_tags import label_tags
 from pmflib_flows.option_objects import takes_options
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ def crowd(
         raise ConfigError(
             f"--split is {split!r} without --tags; add --tags for tasks of several labels"
         )
-    from pmflib.store.table_files import SUFFIXES
+    from pmflib.store.table_files import list_suffixes
 
-    folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
+    folder = output.with_suffix("") if output.suffix.lower() in list_suffixes() else output
     file = folder / "pipeline.toml"
     if file.exists():
         _check_agreement(load_pipeline(file), file, given)
@@ -172,9 +172,9 @@ def crowd(
             for note in notes:
                 out.print(f"review: {note}")
     from pmflib.apps.crowd.stored.summaries import KnownSummary, LabelSummary
-    from pmflib.store.bucket.caches import find_local_path
     from pmflib.store.care.exports import remember_export
-    from pmflib_flows.crowd import crowd_flow
+    from pmflib.store.objects.local_files import find_local_path
+    from pmflib_flows.crowd.crowd_flow import crowd_flow
     from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
     from pmflib_tasks.stage import open_store
 

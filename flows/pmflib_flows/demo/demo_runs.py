@@ -27,7 +27,7 @@ from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.store.run_records import find_live
 from pmflib.surveys.drafting.schema_draft import draft_schema
-from pmflib_flows.crowd import crowd_flow
+from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.etl import etl
 from pmflib_flows.run_tables import describe_agreement, make_run_tables
 from pmflib_flows.tables import make_table

@@ -34,7 +34,7 @@ def recommend(
     as_json: AsJson = False,
 ) -> None:
     """Recommend the best items to every sample with the live model, a row for each sample and item."""
-    from pmflib_flows.score import recommend_flow
+    from pmflib_flows.recommending.recommend_flow import recommend_flow
 
     pairs = () if groups is None else tuple(_read_groups(groups).items())
     options = replace(requested, groups=pairs, most_per_group=most_per_group).to_json()
