@@ -30,7 +30,6 @@ CORE = (
     Command("verify", Place("pmflib_flows.commands.audit:verify"), "Operate", 370),
     Command("quarantine", Place("pmflib_flows.commands.rejects:quarantine"), "Operate", 380),
     Command("gc", Place("pmflib_flows.commands.history:gc"), "Operate", 400),
-    Command("copy", Place("pmflib_flows.commands.copy:copy"), "Operate", 410),
 )
 """Commands of the core; those of the features stand between them."""
 

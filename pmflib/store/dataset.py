@@ -23,8 +23,8 @@ from pmflib.base.json_records import from_json
 from pmflib.base.weights import WeightSums
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.bucket.caches import find_local_path, name_for_workers
 from pmflib.store.file_digests import read_checked
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.run_records import InputFile
 from pmflib.store.sample_blocks import (
     SUMS,

@@ -14,7 +14,7 @@ from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock, SparseBlock
 from pmflib.base.hooks import find_offers
 from pmflib.base.weights import Weights, WeightSums
-from pmflib.store.bucket.caches import find_local_path, name_for_workers
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
     CHUNK_BYTES,
     open_group,

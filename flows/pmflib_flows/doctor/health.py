@@ -50,7 +50,6 @@ from pmflib.counts.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.memory import plan_em
 from pmflib.ingest.sources import find_sources, open_source
 from pmflib.store.artefacts import Store
-from pmflib.store.bucket.caches import find_root
 from pmflib.store.objects.addresses import is_bucket, open_objects
 from pmflib.store.objects.interface import ObjectChangedError, Objects
 from pmflib.store.run_records import list_records
@@ -405,11 +404,11 @@ def see_object(location: str, name: str) -> str:
 def check_store_disk(config: PipelineConfig) -> HealthLine:
     """Check the free space for the store; for a store in a bucket, that of its cache on this machine."""
     path = config.resolve(config.store.path)
+    remedy = "free some space; `pmf gc` deletes what no kept run needs"
     if is_bucket(path):
         remedy = "free some space, or set PMF_MIRROR to a folder on another disk"
-        return _check_space("store disk", find_existing_folder(str(find_root(path))), remedy)
-    remedy = "free some space; `pmf gc` deletes what no kept run needs"
-    return _check_space("store disk", find_existing_folder(path), remedy)
+    folder = find_existing_folder(str(open_objects(path).find_root()))
+    return _check_space("store disk", folder, remedy)
 
 
 def check_temporary_folder() -> HealthLine:

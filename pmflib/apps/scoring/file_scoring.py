@@ -98,8 +98,8 @@ def score_sources(
     )
     from pmflib.ingest.dataset.wide import list_ignored
     from pmflib.ingest.sources import attempt, digest_source, keep_readable, take_marks
-    from pmflib.store.bucket.caches import name_for_workers
     from pmflib.store.checkpoints import gather_in
+    from pmflib.store.objects.local_files import name_for_workers
 
     marks = {source.name: take_marks(source) for source in sources}
     targets, absent = scorer.options.targets, dict[str, list[str]]()

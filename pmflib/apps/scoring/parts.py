@@ -30,9 +30,9 @@ from pmflib.ingest.sources import Source
 from pmflib.model.measures import TargetSums
 from pmflib.model.table_makers import TableMaker
 from pmflib.schema import Schema
-from pmflib.store.bucket.caches import find_local_path, name_for_workers
 from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived
 from pmflib.store.dataset import Layer
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.sample_blocks import read_blocks, read_origins
 from pmflib.store.table_files import ACCOUNT, write_options
 

@@ -60,9 +60,9 @@ from pmflib.ingest.sources import (
 from pmflib.ingest.splitting import FilePart, split_files
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import FileStep, open_layer, sum_weights, write_dataset, write_layers
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib.store.objects.local_files import find_local_path
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
 """Length of a day by time format: numbers are in seconds, instants in microseconds."""

@@ -12,7 +12,7 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block
 from pmflib.base.replicate_weights import ReplicateWeights
-from pmflib.store.bucket.caches import find_local_path
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BlockReference,
     read_block,

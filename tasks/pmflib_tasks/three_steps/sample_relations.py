@@ -22,8 +22,8 @@ from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import list_layers
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     read_block,
     read_origins,
