@@ -165,8 +165,8 @@ def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
     from pmflib.apps.crowd.aggregation import fit_crowd_model
     from pmflib.apps.crowd.dawid_skene import plan_passes
     from pmflib.apps.crowd.e_step import LabelsInMemory
+    from pmflib.apps.crowd.methods import LABEL_LIMITS
     from pmflib.apps.crowd.model_choice import choose_model
-    from pmflib.base.defaults import LABEL_LIMITS
 
     workers, codes = draw_labels(n_labels, n_workers, N_LEVELS)
     order = np.random.default_rng(0).permutation(n_labels)

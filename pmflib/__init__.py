@@ -118,7 +118,7 @@ _MOVED = {
     "recommend": "apps.recommend",
     "sample_size": "inference.sample_size",
     "score_file": "apps.score_file",
-    "select_nmf_rank": "papers.select_nmf_rank",
+    "select_nmf_rank": "fits.select_nmf_rank",
     "select_rank": "fits.select_rank",
     "spread_waves": "families.spread_waves",
     "standard_errors": "inference.standard_errors",

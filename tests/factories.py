@@ -8,6 +8,8 @@ from io import StringIO
 import numpy as np
 import pytest
 
+from pmflib.base.method_options import configure_method, describe_options
+
 
 def draw_two_states(n_rows, n_variables):
     """Codes of two levels: a hidden coin decides which of them is likely."""
@@ -22,6 +24,18 @@ def write_label_log(path, table, rows=slice(None)):
     columns = zip(*(table[name][rows] for name in ("task", "worker", "label")), strict=True)
     lines += [f"t{task:03},w{worker:02},c{label}" for task, worker, label in columns]
     path.write_text("\n".join(lines) + "\n")
+
+
+def check_table(table):
+    """Check a table of methods: names are keys, functions are there, and defaults of options within their limits."""
+    for name, method in table.items():
+        assert method.name == name
+        assert callable(method.load())
+        assert method.description
+        described = describe_options(method)
+        given = {option: default for option, (default, _) in described.items()}
+        assert configure_method(table, {"name": name, **given}) == configure_method(table, name)
+        assert all(text for _, text in described.values())
 
 
 def call_command(patch, *words):

@@ -33,10 +33,10 @@ from pmflib.apps.crowd import Aggregation, LabelLog, aggregate
 from pmflib.apps.crowd.aggregation import fit_crowd_model
 from pmflib.apps.crowd.dawid_skene import plan_shrunk
 from pmflib.apps.crowd.e_step import count_votes
+from pmflib.apps.crowd.methods import LABEL_LIMITS
 from pmflib.apps.crowd.model_choice import EVENNESS, HeldOut, assign_folds, hold_out_labels
 from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel
 from pmflib.apps.crowd.true_labels import TasksInMemory
-from pmflib.base.defaults import LABEL_LIMITS
 
 LOGS = (
     "bluebird",

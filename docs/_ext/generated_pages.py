@@ -201,8 +201,9 @@ def list_module(module, home):
 
 def describe_methods():
     """A table of the methods of `pmf.fit` by what decides between them, and one of the options of all methods."""
+    from pmflib.apps.crowd.methods import CROWD_METHODS
     from pmflib.base.method_options import describe_options
-    from pmflib.base.methods import CROWD_METHODS, PAIR_METHODS
+    from pmflib.base.methods import PAIR_METHODS
 
     lines = [
         "| method | paper, equation | cost | identifiable when | unobserved pairs | take it |",

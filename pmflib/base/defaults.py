@@ -58,8 +58,8 @@ class Limits(NamedTuple):
     max_passes
         Maximum number of passes, at least 0.
     tol
-        Relative change of the objective, or of the held-out log-likelihood, that counts as an improvement, at least 0;
-        for label logs, the share of labels that a pass may still move between classes.
+        Relative change of the objective, or of the held-out log-likelihood, that counts as an improvement, at least 0,
+        or what else a family of models compares.
     patience
         Number of passes without an improvement of the held-out log-likelihood before stopping, at least 1.
     """
@@ -83,9 +83,3 @@ class Limits(NamedTuple):
 
 LIMITS = Limits()
 """Limits for passes over samples."""
-LABEL_LIMITS = Limits(tol=1e-4)
-"""Limits for passes over label logs; on simulated logs, more passes do not improve the labels."""
-MOST_CLASSES = 1000
-"""Maximum number of distinct labels in a log; with more, the column is unlikely to contain labels."""
-MANY_CLASSES = 100
-"""Number of distinct labels above which a warning is given, since confusion matrices grow with its square."""

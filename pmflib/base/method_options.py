@@ -1,7 +1,7 @@
 """Options of methods: a method is given by its name, or by a mapping of its name and its options.
 
 The options of a method are a frozen dataclass whose fields have a default, a help text and limits. The same mapping
-serves `pmflib.fit`, `pmflib.apps.crowd.aggregate` and, as ``method_options``, the configuration of a pipeline.
+serves every function with an argument ``method`` and, as ``method_options``, the configuration of a pipeline.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from pmflib.base.errors import PmfError
 from pmflib.base.texts import list_near
 
 F = TypeVar("F", bound=Callable[..., object])
+M = TypeVar("M", bound="Method")
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,6 @@ class Method:
         One-line description.
     needs
         One-line requirements on data and memory; empty if there are none in particular.
-    block_copies, matrix_copies
-        For methods based on pairs of workers: how many times the blocks of all pairs, and a dense matrix of them, are
-        in memory at once, including the counts; measured. 0 if not applicable.
     options
         ``"module:class"`` of the options, a frozen dataclass; empty if there are none. See
         `pmflib.base.method_options`.
@@ -74,8 +72,6 @@ class Method:
     function: str
     description: str
     needs: str = ""
-    block_copies: int = 0
-    matrix_copies: int = 0
     options: str = ""
     facts: Facts | None = None
 
@@ -91,11 +87,12 @@ def load_name(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _tabulate(*methods: Method) -> dict[str, Method]:
+def tabulate(*methods: M) -> dict[str, M]:
+    """Return methods by name."""
     return {method.name: method for method in methods}
 
 
-PAIR_METHODS = _tabulate(
+PAIR_METHODS = tabulate(
     Method(
         "auto",
         "choice",
@@ -206,144 +203,6 @@ other methods and reports its choice. A "solver" fits pairs until convergence; `
 converge. A "start" gives starting values for EM that depend on the seed.
 """
 
-SAMPLE_METHODS = _tabulate(
-    Method(
-        "traits",
-        "samples",
-        "pmflib.families.traits.traits:fit_traits",
-        "continuous traits of people, discretised to latent states",
-        "the training samples in memory, 4 bytes per observed cell",
-    ),
-    Method(
-        "compare",
-        "choice",
-        "pmflib_tasks.gate.comparison:choose_model",
-        "traits or latent classes (auto), whichever predicts hidden answers in the validation folds better",
-        "the memory of traits; latent classes are used if it is not available",
-    ),
-)
-"""Methods available only in the pipeline.
-
-"samples" fits samples directly; the stages `select` and `fit` are skipped. "choice" fits both ways and compares them:
-called with a `PairedGain`, it returns a `ModelChoice`.
-"""
-
-CROWD_METHODS = _tabulate(
-    Method(
-        "auto",
-        "passes",
-        "pmflib.apps.crowd.dawid_skene:plan_shrunk",
-        "Dawid-Skene with confusion matrices shrunk toward the pooled matrix of equally accurate workers; held-out "
-        "labels choose the class prior, whether every class has two subclasses of tasks, or maximum likelihood",
-        "workers with accuracy above one half",
-    ),
-    Method(
-        "balanced",
-        "passes",
-        "pmflib.apps.crowd.dawid_skene:plan_balanced",
-        "shrunk Dawid-Skene with one subclass and equally probable classes",
-        "workers with accuracy above one half",
-    ),
-    Method(
-        "one_coin",
-        "passes",
-        "pmflib.apps.crowd.dawid_skene:plan_one_coin",
-        "shrunk Dawid-Skene with one subclass and one accuracy per worker",
-        "workers with accuracy above one half",
-    ),
-    Method(
-        "dawid_skene",
-        "passes",
-        "pmflib.apps.crowd.dawid_skene:plan_dawid_skene",
-        "Dawid-Skene by maximum likelihood, starting from the votes",
-    ),
-    Method(
-        "mv_em",
-        "passes",
-        "pmflib.apps.crowd.dawid_skene:plan_mv_em",
-        "Dawid-Skene by maximum likelihood with equally probable classes and ten passes, as published",
-    ),
-    Method(
-        "majority",
-        "votes",
-        "pmflib.apps.crowd.aggregation:take_majority",
-        "shares of the votes",
-    ),
-    Method(
-        "robust",
-        "pairs",
-        "pmflib.apps.crowd.co_occurrence:fit_robust",
-        "symmetric factorisation, missing pairs imputed by a robust factorisation",
-        "sparse counts of pairs of workers",
-        block_copies=9,
-        options="pmflib.apps.crowd.co_occurrence:FactorOptions",
-    ),
-    Method(
-        "equal_weights",
-        "pairs",
-        "pmflib.apps.crowd.co_occurrence:fit_equal_weights",
-        "symmetric factorisation, missing pairs imputed by a least-squares factorisation",
-        "sparse counts of pairs of workers",
-        block_copies=9,
-        options="pmflib.apps.crowd.co_occurrence:FactorOptions",
-    ),
-    Method(
-        "designated",
-        "pairs",
-        "pmflib.apps.crowd.co_occurrence:fit_designated",
-        "symmetric factorisation, missing pairs imputed from all designated workers",
-        "a dense matrix of all pairs of workers",
-        block_copies=18,
-        matrix_copies=23,
-        options="pmflib.apps.crowd.co_occurrence:DesignatedOptions",
-    ),
-    Method(
-        "one_pair",
-        "pairs",
-        "pmflib.apps.crowd.co_occurrence:fit_one_pair",
-        "symmetric factorisation, missing pairs imputed from one pair of designated workers",
-        "a dense matrix of all pairs of workers",
-        block_copies=18,
-        matrix_copies=9,
-        options="pmflib.apps.crowd.co_occurrence:RotationOptions",
-    ),
-    Method(
-        "symnmf",
-        "pairs",
-        "pmflib.apps.crowd.co_occurrence:fit_zero_filled",
-        "symmetric factorisation, missing pairs set to zero",
-        "sparse counts of pairs of workers",
-        block_copies=18,
-        options="pmflib.apps.crowd.co_occurrence:RotationOptions",
-    ),
-    Method(
-        "multispa",
-        "pairs",
-        "pmflib.apps.crowd.co_occurrence:fit_extreme_columns",
-        "extreme columns of each worker's own pairs",
-        "sparse counts of pairs of workers",
-        block_copies=7,
-        options="pmflib.apps.crowd.co_occurrence:WorkerPairOptions",
-    ),
-    Method(
-        "cnmf",
-        "pairs",
-        "pmflib.apps.crowd.co_occurrence:fit_coupled",
-        "coupled factorisation in Kullback-Leibler divergence, from multispa",
-        "a dense matrix of all pairs of workers",
-        block_copies=18,
-        matrix_copies=9,
-        options="pmflib.apps.crowd.co_occurrence:CoupledOptions",
-    ),
-)
-"""Methods of `pmflib.apps.crowd.aggregate`, which estimate true labels from a label log.
-
-"votes" uses shares of the votes: called with a `LabelLog`, it returns an `Aggregation`. "passes" iterates over all
-tasks, starting from the votes, until the labels converge: called with the limits, it returns a `CrowdPassPlan`. "pairs"
-starts from co-occurrences of the workers' labels, followed by passes unless these are disabled: called with
-`CoOccurrences`, it returns a `CrowdModel`.
-"""
-
 
 def select_methods(table: Mapping[str, Method], family: str) -> tuple[str, ...]:
     """Return the names of the methods of a family, in the order of the table."""
@@ -354,12 +213,7 @@ MEMBER_START_METHODS = select_methods(PAIR_METHODS, "start")
 """Methods of `pmflib.fit` whose starting values depend on the seed, as required for members of an average."""
 
 
-def list_pipeline_methods() -> dict[str, Method]:
-    """Return the crowd methods of the pipeline: all except votes, which do not estimate workers."""
-    return {name: method for name, method in CROWD_METHODS.items() if method.family != "votes"}
-
-
-def find_method(table: Mapping[str, Method], name: str) -> Method:
+def find_method(table: Mapping[str, M], name: str) -> M:
     """Look up a method.
 
     Parameters
@@ -411,7 +265,3 @@ def document_methods(table: Mapping[str, Method]) -> Callable[[F], F]:
         return function
 
     return decorate
-
-
-ORDINAL_METHODS = ("auto", "balanced")
-"""Methods for label logs with a prior for errors that may depend on the order of classes."""

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pmflib.fits.fit_result import FitResult
     from pmflib.fits.from_counts import fit, fit_triples
     from pmflib.fits.from_samples import distil, fit_em
+    from pmflib.fits.ranks.by_moments import select_nmf_rank
     from pmflib.fits.ranks.by_pairs import select_rank
     from pmflib.fits.ranks.choice import RankChoice
 
@@ -18,9 +19,19 @@ _HOMES = {
     "fit": "pmflib.fits.from_counts",
     "fit_em": "pmflib.fits.from_samples",
     "fit_triples": "pmflib.fits.from_counts",
+    "select_nmf_rank": "pmflib.fits.ranks.by_moments",
     "select_rank": "pmflib.fits.ranks.by_pairs",
 }
 
-__all__ = ["FitResult", "RankChoice", "distil", "fit", "fit_em", "fit_triples", "select_rank"]
+__all__ = [
+    "FitResult",
+    "RankChoice",
+    "distil",
+    "fit",
+    "fit_em",
+    "fit_triples",
+    "select_nmf_rank",
+    "select_rank",
+]
 
 __getattr__, __dir__ = make_face(__name__, _HOMES)

@@ -5,38 +5,19 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.method_options import configure_method, describe_options
-from pmflib.base.methods import (
-    CROWD_METHODS,
-    PAIR_METHODS,
-    SAMPLE_METHODS,
-    Method,
-    find_method,
-)
+from pmflib.base.methods import PAIR_METHODS, Method, find_method
 from pmflib.base.pseudo_counts import SolverResult
 from pmflib_tasks.config import make_config
+from tests.factories import check_table
 
 
-@pytest.mark.parametrize("table", [PAIR_METHODS, SAMPLE_METHODS, CROWD_METHODS])
-def test_tables__names_are_keys_and_functions_are_there(table):
-    for name, method in table.items():
-        assert method.name == name
-        assert callable(method.load())
-        assert method.description
-
-
-@pytest.mark.parametrize("table", [PAIR_METHODS, SAMPLE_METHODS, CROWD_METHODS])
-def test_tables__options_have_defaults_that_their_limits_allow(table):
-    for name, method in table.items():
-        described = describe_options(method)
-        given = {option: default for option, (default, _) in described.items()}
-        assert configure_method(table, {"name": name, **given}) == configure_method(table, name)
-        assert all(text for _, text in described.values())
+def test_table__names_functions_and_options_are_there():
+    check_table(PAIR_METHODS)
 
 
 def test_find_method__names_the_nearest_and_all():
     with pytest.raises(pmf.PmfError, match="method"):
-        find_method(CROWD_METHODS, "dawid")
+        find_method(PAIR_METHODS, "symnfm")
     with pytest.raises(pmf.PmfError, match="method"):
         find_method(PAIR_METHODS, "qqq")
 

@@ -3,8 +3,9 @@ from datetime import timedelta
 
 import pytest
 
+from pmflib.apps.crowd.methods import CROWD_METHODS
 from pmflib.base.errors import ConfigError
-from pmflib.base.methods import CROWD_METHODS, PAIR_METHODS
+from pmflib.base.methods import PAIR_METHODS
 from pmflib_tasks.config import (
     CrowdConfig,
     EMConfig,
@@ -14,6 +15,8 @@ from pmflib_tasks.config import (
     load_config,
     make_config,
 )
+from pmflib_tasks.config.sample_methods import SAMPLE_METHODS
+from tests.factories import check_table
 
 WIDE = {"path": "x.csv", "layout": "wide"}
 LONG = {"path": "x.csv", "layout": "long", "sample": "user", "variable": "movie", "value": "stars"}
@@ -33,6 +36,10 @@ def test_make_config__members_of_an_average_start_from_what_differs():
         make(em={"members": 3}, model={"rank": 2, "method": "spa"})
     with pytest.raises(ConfigError, match=r"em\.distil = 5"):
         make(em={"distil": 5})
+
+
+def test_methods_of_pipelines_alone__names_functions_and_options_are_there():
+    check_table(SAMPLE_METHODS)
 
 
 def test_make_config__methods_of_label_logs_are_those_in_memory():

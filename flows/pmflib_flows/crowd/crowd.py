@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pmflib.apps.crowd.options import CrowdOptions
 from pmflib.base.errors import ConfigError
-from pmflib.base.options import CrowdOptions, option
+from pmflib.base.options import option
 from pmflib_flows.console import (
     AsJson,
     load_pipeline,

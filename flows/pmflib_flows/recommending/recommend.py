@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from pmflib.apps.recommending.options import Recommendations
 from pmflib.base.errors import SourceError
-from pmflib.base.options import Recommendations
 from pmflib_flows.commands.live_model import Data, Keep, Output, print_answer, publish_results
 from pmflib_flows.console import AsJson, ConfigPath
 from pmflib_flows.option_objects import takes_options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pmflib.base.options import Recommendations
+from pmflib.apps.recommending.options import Recommendations
 from pmflib.store.artefacts import Reference
 from pmflib_flows.live_samples import run_on_live
 from pmflib_flows.pipeline_flow import pipeline_flow
@@ -22,7 +22,7 @@ def recommend_flow(
     config
         Path of a pipeline configuration file.
     options
-        Fields of `pmflib.base.options.Recommendations`.
+        Fields of `pmflib.apps.recommending.options.Recommendations`.
     data, columns
         As for `score_flow`.
 

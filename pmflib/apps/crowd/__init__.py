@@ -17,10 +17,10 @@ if TYPE_CHECKING:
         OneCoinDawidSkene,
     )
     from pmflib.apps.crowd.label_log import LabelLog, read_labels
+    from pmflib.apps.crowd.options import CrowdOptions
     from pmflib.apps.crowd.tags.tag_log import TagLog, read_tags
     from pmflib.apps.crowd.tags.tags import TagAggregation, aggregate_tags
     from pmflib.apps.crowd.true_labels import Aggregation
-    from pmflib.base.options import CrowdOptions
 
 __all__ = [
     "Aggregation",
@@ -44,7 +44,7 @@ _HOMES = {
     "Aggregation": "pmflib.apps.crowd.true_labels",
     "Calibration": "pmflib.apps.crowd.confidence",
     "CrowdAggregator": "pmflib.apps.crowd.estimators",
-    "CrowdOptions": "pmflib.base.options",
+    "CrowdOptions": "pmflib.apps.crowd.options",
     "DawidSkene": "pmflib.apps.crowd.estimators",
     "LabelLog": "pmflib.apps.crowd.label_log",
     "MajorityVote": "pmflib.apps.crowd.estimators",

@@ -25,11 +25,12 @@ from pmflib.apps.crowd.label_log import (
     read_labels,
 )
 from pmflib.apps.crowd.left_out_labels import LEAST_LABELS
+from pmflib.apps.crowd.methods import CROWD_METHODS, LABEL_LIMITS
 from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.apps.crowd.true_labels import Aggregation, TasksInMemory
 from pmflib.apps.crowd.worker_pair_counts import count_worker_pairs
 from pmflib.base.arrays import FloatArray
-from pmflib.base.defaults import LABEL_LIMITS, Limits
+from pmflib.base.defaults import Limits
 from pmflib.base.display.progress import find_report, reports_progress
 from pmflib.base.errors import (
     ConvergenceWarning,
@@ -38,7 +39,7 @@ from pmflib.base.errors import (
     SchemaWarning,
 )
 from pmflib.base.method_options import MethodChoice, configure_method
-from pmflib.base.methods import CROWD_METHODS, document_methods
+from pmflib.base.methods import document_methods
 from pmflib.base.texts import list_near
 from pmflib.em.family import State
 
@@ -67,8 +68,8 @@ def aggregate(
     labels
         Columns task, worker, label, or a matrix of tasks by workers with gaps, as for `read_labels`; or a `LabelLog`.
     method
-        A name of `pmflib.base.methods.CROWD_METHODS`, or for methods of co-occurrences a mapping of the ``name`` and
-        options, such as ``{"name": "designated", "annotators": ("ann", "bob")}``:
+        A name of `pmflib.apps.crowd.methods.CROWD_METHODS`, or for methods of co-occurrences a mapping of the ``name``
+        and options, such as ``{"name": "designated", "annotators": ("ann", "bob")}``:
         {methods}
     known
         True labels of some tasks: a mapping, or a table with columns task and label. The posterior of these tasks is

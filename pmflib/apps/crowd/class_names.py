@@ -5,10 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 
-from pmflib.base.defaults import MANY_CLASSES, MOST_CLASSES
 from pmflib.base.errors import SchemaError, SchemaWarning
 from pmflib.base.texts import fold_text, list_some, natural_key, unify_texts
 from pmflib.schema.variable import DEFAULT_MISSING, Variable
+
+MOST_CLASSES = 1000
+"""Maximum number of distinct labels in a log; with more, the column is unlikely to contain labels."""
+MANY_CLASSES = 100
+"""Number of distinct labels above which a warning is given, since confusion matrices grow with its square."""
 
 
 def sort_names(texts: Iterable[str]) -> tuple[str, ...]:

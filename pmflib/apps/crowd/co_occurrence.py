@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from pmflib.apps.crowd.methods import CROWD_METHODS
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
 from pmflib.apps.crowd.pairs.class_matching import Order, fit_multispa, raise_floor, read_confusion
 from pmflib.apps.crowd.pairs.rotation_draws import draw_roots, measure_noise
@@ -26,7 +27,6 @@ from pmflib.apps.crowd.pairs.worker_marginals import (
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.errors import PmfError
 from pmflib.base.method_options import MethodChoice, configure_method, method_option
-from pmflib.base.methods import CROWD_METHODS
 from pmflib.base.texts import suggest
 from pmflib.model.statistics import Assessor
 from pmflib.papers.composite import fit_composite
@@ -199,7 +199,7 @@ def fit_worker_pairs(
     n_labels
         int64 of shape (n_workers,): number of labels that each worker gave.
     method
-        A name of the family "pairs" of `pmflib.base.methods.CROWD_METHODS`, or a mapping of it and its options.
+        A name of the family "pairs" of `pmflib.apps.crowd.methods.CROWD_METHODS`, or a mapping of it and its options.
     score
         Log-likelihood of all labels under a crowd model. It chooses among the end points of a symmetric factorisation:
         their distance from a nonnegative matrix does not, for the least of it may belong to workers that nobody's

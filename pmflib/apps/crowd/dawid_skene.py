@@ -18,6 +18,7 @@ import numpy as np
 
 from pmflib.apps.crowd.e_step import LabelSource, LogWeights, VotedBlock, evaluate_blocks
 from pmflib.apps.crowd.known_intercepts import MOST_SCORED, KnownScores, add_intercepts, score_known
+from pmflib.apps.crowd.methods import CROWD_METHODS, LABEL_LIMITS, ORDINAL_METHODS
 from pmflib.apps.crowd.pairs.annotator_model import (
     MAXIMUM_LIKELIHOOD,
     AnnotatorModel,
@@ -27,9 +28,9 @@ from pmflib.apps.crowd.pairs.annotator_model import (
 )
 from pmflib.apps.crowd.pairs.shrinkage import measure_agreement, update_crowd_model
 from pmflib.base.arrays import Arrays, FloatArray
-from pmflib.base.defaults import LABEL_LIMITS, Limits
+from pmflib.base.defaults import Limits
 from pmflib.base.errors import PmfError
-from pmflib.base.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
+from pmflib.base.methods import find_method
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.family import Family, State, run_em
@@ -191,7 +192,7 @@ def plan_passes(
     Parameters
     ----------
     method
-        A name of `pmflib.base.methods.CROWD_METHODS`.
+        A name of `pmflib.apps.crowd.methods.CROWD_METHODS`.
     max_passes, tol
         As for `CrowdPassPlan`.
     ordinal

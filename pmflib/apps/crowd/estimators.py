@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from pmflib.apps.crowd.aggregation import aggregate
+from pmflib.apps.crowd.methods import LABEL_LIMITS
 from pmflib.apps.crowd.true_labels import Aggregation
-from pmflib.base.defaults import LABEL_LIMITS
 from pmflib.base.errors import PmfError
 
 

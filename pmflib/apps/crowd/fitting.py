@@ -34,6 +34,7 @@ from pmflib.apps.crowd.e_step import (
     score_states,
     weigh_votes,
 )
+from pmflib.apps.crowd.methods import LABEL_LIMITS
 from pmflib.apps.crowd.model_choice import choose_model, has_enough_labels
 from pmflib.apps.crowd.pairs.annotator_model import (
     AnnotatorModel,
@@ -43,7 +44,7 @@ from pmflib.apps.crowd.pairs.annotator_model import (
 from pmflib.apps.crowd.pairs.class_matching import match_columns
 from pmflib.apps.crowd.pairs.shrinkage import SHRINKAGE, measure_agreement
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
-from pmflib.base.defaults import LABEL_LIMITS, Limits
+from pmflib.base.defaults import Limits
 from pmflib.base.errors import IdentificationWarning
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State, run_em

@@ -29,11 +29,12 @@ from pmflib.apps.crowd.e_step import (
     count_votes,
     score_states,
 )
+from pmflib.apps.crowd.methods import LABEL_LIMITS
 from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import SparseBlock
 from pmflib.base.comparison import PairedDifference, compare_samples
-from pmflib.base.defaults import LABEL_LIMITS, Limits
+from pmflib.base.defaults import Limits
 
 N_FOLDS = 5
 """Number of folds of the labels, for cross-validation of the models."""

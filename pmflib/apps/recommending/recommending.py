@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from pmflib.answering.question import Question, bind_question, parse_question
 from pmflib.apps.recommending.item_regression import ItemRegression, regress_items
+from pmflib.apps.recommending.options import Recommendations
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, sum_blocks
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
-from pmflib.base.options import Recommendations
 from pmflib.base.texts import abridge_names, suggest
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.counts.stored_tables import StoredTables

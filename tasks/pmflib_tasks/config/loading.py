@@ -13,11 +13,12 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from pmflib.base.errors import ConfigError
-from pmflib.base.methods import PAIR_METHODS, SAMPLE_METHODS
+from pmflib.base.methods import PAIR_METHODS
 from pmflib.ingest.options import SourceOptions, abridge, validate_section
 from pmflib.ingest.source_paths import escape_text
 from pmflib_tasks.config.model_sections import QUICK, CrowdConfig
 from pmflib_tasks.config.pipeline import PipelineConfig
+from pmflib_tasks.config.sample_methods import SAMPLE_METHODS
 
 MAX_CONFIG_BYTES = 8 << 20
 """Maximum size in bytes of a configuration file: room for a hundred thousand source paths."""

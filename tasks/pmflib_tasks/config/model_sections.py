@@ -8,20 +8,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pmflib.base.defaults import LABEL_LIMITS, LIMITS
+from pmflib.apps.crowd.methods import (
+    CROWD_METHODS,
+    LABEL_LIMITS,
+    ORDINAL_METHODS,
+    list_pipeline_methods,
+)
+from pmflib.base.defaults import LIMITS
 from pmflib.base.errors import ConfigError
 from pmflib.base.method_options import MethodChoice, configure_method
 from pmflib.base.methods import (
-    CROWD_METHODS,
     MEMBER_START_METHODS,
-    ORDINAL_METHODS,
     PAIR_METHODS,
-    SAMPLE_METHODS,
     describe_methods,
     find_method,
-    list_pipeline_methods,
 )
 from pmflib.ingest.options import Section
+from pmflib_tasks.config.sample_methods import SAMPLE_METHODS
 
 SECONDS = {"s": 1, "min": 60, "h": 3600}
 """Seconds of each unit."""

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pmflib.base.errors import ConfigError, SchemaError
 from pmflib.base.method_options import MethodChoice
-from pmflib.base.methods import MEMBER_START_METHODS, SAMPLE_METHODS
+from pmflib.base.methods import MEMBER_START_METHODS
 from pmflib.base.texts import mask_secrets
 from pmflib.ingest.options import DatasetOptions, SchemaOptions, Section, SourceOptions, abridge
 from pmflib.ingest.source_paths import escape_text, read_as_text, would_find_store
@@ -32,6 +32,7 @@ from pmflib_tasks.config.model_sections import (
     GateConfig,
     ModelConfig,
 )
+from pmflib_tasks.config.sample_methods import SAMPLE_METHODS
 
 
 @dataclass(frozen=True)

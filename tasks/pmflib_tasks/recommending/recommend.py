@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pmflib.apps.recommending.options import Recommendations
 from pmflib.apps.recommending.recommending import Recommender, sum_ratings
-from pmflib.base.options import Recommendations
 from pmflib.counts.pair_counts import load_singles
 from pmflib.counts.stored_tables import PAIRS, StoredTables
 from pmflib.model import JointPMF

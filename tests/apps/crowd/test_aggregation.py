@@ -9,8 +9,8 @@ import pmflib as pmf
 from pmflib.apps.crowd import CrowdOptions, aggregate
 from pmflib.apps.crowd.aggregation import fit_crowd_model
 from pmflib.apps.crowd.dawid_skene import CrowdPassPlan
+from pmflib.apps.crowd.methods import CROWD_METHODS, CrowdMethod
 from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel, CrowdModel
-from pmflib.base.methods import CROWD_METHODS, Method
 from tests.apps.crowd.label_logs import draw_log, read_real_log
 
 SINGLE = pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
@@ -224,11 +224,11 @@ def fit_toy(data):
 
 def test_aggregate__a_new_method_is_one_entry_and_one_function(monkeypatch):
     for family, function in (("passes", plan_toy), ("pairs", fit_toy)):
-        entry = Method(f"toy {family}", family, f"{__name__}:{function.__name__}", "a toy")
+        entry = CrowdMethod(f"toy {family}", family, f"{__name__}:{function.__name__}", "a toy")
         monkeypatch.setitem(CROWD_METHODS, entry.name, entry)
     name = "tests.apps.crowd.weighted_votes:weigh_votes"
     monkeypatch.setitem(
-        CROWD_METHODS, "weighted votes", Method("weighted votes", "votes", name, "a toy")
+        CROWD_METHODS, "weighted votes", CrowdMethod("weighted votes", "votes", name, "a toy")
     )
     log, truth = draw_log(
         np.random.default_rng(0), n_tasks=100, n_workers=9, n_classes=3, n_labels=5

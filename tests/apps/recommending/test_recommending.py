@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import pmflib as pmf
 from pmflib.apps.recommending.kernels.recommending import select_best
+from pmflib.apps.recommending.options import Recommendations
 from pmflib.apps.recommending.recommending import Recommender
 from pmflib.base.errors import QuestionError, SchemaError
-from pmflib.base.options import Recommendations
 
 N_ITEMS, N_LEVELS = 6, 3
 

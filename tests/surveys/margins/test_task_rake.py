@@ -12,7 +12,7 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_block, read_replicates
-from pmflib.store.stored_variance import open_variance
+from pmflib.store.stored_variance import StoredReplicates, open_variance
 from pmflib_tasks.config.loading import load_config
 from pmflib_tasks.erasure.erase import erase
 from pmflib_tasks.margins.rake import rake
@@ -121,7 +121,9 @@ def test_rake__sampling_units_are_left_out_and_raked_again(tmp_path):
     np.testing.assert_allclose(after, design.weight[order], atol=1e-6)
     of_library = np.stack([each.weights for each in design.iterate_replicates()], axis=1)[order]
     factors = np.array([each.factor for each in design.iterate_replicates()])
-    stored = open_variance(store_of(config), raked).record
+    opened = open_variance(store_of(config), raked)
+    assert isinstance(opened, StoredReplicates)
+    stored = opened.record
     assert (stored.degrees, stored.n_columns) == (design.degrees, 40)
     for level in range(4):
         rows = codes[order, 2] == level
@@ -152,7 +154,9 @@ def test_rake__given_replicates_are_raked(tmp_path):
         np.testing.assert_allclose(found / found.sum(), alone / alone.sum(), atol=1e-8)
     np.testing.assert_allclose(replicates.sum(axis=0), weights.sum())
     count.fn(config, raked)
-    stored = open_variance(store_of(config), raked).record
+    opened = open_variance(store_of(config), raked)
+    assert isinstance(opened, StoredReplicates)
+    stored = opened.record
     np.testing.assert_allclose(stored.factors, 1 / (8 * 0.25))
 
 

@@ -21,6 +21,7 @@ from pmflib.apps.crowd.e_step import (
 from pmflib.apps.crowd.label_counts import LabelCounts
 from pmflib.apps.crowd.labelling import MOST_CELLS, LabelRule, ScoredBlock
 from pmflib.apps.crowd.left_out_labels import CHUNK_CELLS
+from pmflib.apps.crowd.methods import CROWD_METHODS
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
 from pmflib.apps.crowd.pairs.worker_marginals import check_levels
 from pmflib.apps.crowd.stored.classifier_files import read_predictions
@@ -43,7 +44,6 @@ from pmflib.apps.crowd.worker_pair_counts import (
 )
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import SparseBlock
-from pmflib.base.methods import CROWD_METHODS
 from pmflib.cluster.maps import report_count
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.memory import plan_em

@@ -13,6 +13,7 @@ from pmflib.apps.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass, pla
 from pmflib.apps.crowd.fitting import fit_labels
 from pmflib.apps.crowd.label_counts import list_unused
 from pmflib.apps.crowd.labelling import Labelling
+from pmflib.apps.crowd.methods import CROWD_METHODS
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
 from pmflib.apps.crowd.stored.block_groups import plan_pair_method
 from pmflib.apps.crowd.stored.label_tables import (
@@ -25,7 +26,6 @@ from pmflib.apps.crowd.stored.summaries import LabelSummary, PairsSummary
 from pmflib.apps.crowd.stored.worker_models import MODEL, WorkerModel
 from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
 from pmflib.base.method_options import MethodChoice, configure_method
-from pmflib.base.methods import CROWD_METHODS
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.model.statistics import Assessor

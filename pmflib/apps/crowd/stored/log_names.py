@@ -12,8 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.apps.crowd.class_names import make_class_variable, sort_names, unify_classes
-from pmflib.base.defaults import MOST_CLASSES
+from pmflib.apps.crowd.class_names import (
+    MOST_CLASSES,
+    make_class_variable,
+    sort_names,
+    unify_classes,
+)
 from pmflib.base.errors import SchemaError
 from pmflib.base.json_files import parse_json
 from pmflib.ingest.column_values import MAX_VARIABLES

@@ -1,0 +1,78 @@
+"""Options of recommendations, shared by `recommend` and ``pmf recommend``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from numbers import Integral
+from typing import Any
+
+from pmflib.base.errors import PmfError
+from pmflib.base.options import option
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """Options of recommendations; the metadata of each field has its help, which `pmf recommend --help` shows.
+
+    Besides, ``groups`` are pairs of an item and its group, and ``most_per_group`` is the maximum number of items of the
+    same group for each sample. Items without a group are not limited.
+    """
+
+    top: int = option(
+        20, "Number of items for each sample; fewer if it has fewer candidates.", min=1
+    )
+    value: str = option(
+        "E(item)",
+        "Value of an item: E(item), its expected value if it is answered, or the probability of levels, as P(item>=4) "
+        "or P(item=yes).",
+    )
+    source: str = option(
+        "model",
+        "Basis of the values: model, or counts: a regression of the probability of the levels on the other answers, by "
+        "counts of pairs.",
+        flags=("--from",),
+    )
+    exclude: str = option(
+        "seen", "seen leaves out the items that a sample has answered, none leaves out nothing."
+    )
+    items: tuple[str, ...] | None = option(
+        None, "Candidates: a,b,c. Default: all variables.", separator=","
+    )
+    not_items: tuple[str, ...] = option((), "Items to leave out: a,b,c.", separator=",")
+    at_least: int = option(
+        0, "Minimum number of answers to an item: few determine its values imprecisely.", min=0
+    )
+    penalty: float = option(
+        0.0,
+        "Subtracted from the value, for the order of items, for each factor of ten in their number of answers.",
+    )
+    groups: tuple[tuple[str, str], ...] = ()
+    most_per_group: int | None = None
+
+    def __post_init__(self) -> None:
+        numbers: list[tuple[str, Any, int]] = [
+            ("top", self.top, 1),
+            ("at_least", self.at_least, 0),
+            ("most_per_group", self.most_per_group, 1),
+        ]
+        for name, number, least in numbers:
+            whole = isinstance(number, Integral) and not isinstance(number, bool)
+            if number is not None and not (whole and number >= least):
+                raise PmfError(f"{name} is {number!r}; give a whole number of at least {least}")
+        if self.source not in ("model", "counts"):
+            raise PmfError(f"source (--from) is {self.source!r}; give 'model' or 'counts'")
+        if self.exclude not in ("seen", "none"):
+            raise PmfError(
+                f"exclude is {self.exclude!r}; give 'seen' or 'none', and other items as a list or by --not-items"
+            )
+        if not math.isfinite(self.penalty):
+            raise PmfError(f"penalty is {self.penalty}; give a finite number")
+        if (self.most_per_group is None) != (not self.groups):
+            raise PmfError(
+                f"most_per_group is {self.most_per_group} and groups has {len(self.groups)} items; give both or neither"
+            )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the options as plain JSON types."""
+        return asdict(self)
