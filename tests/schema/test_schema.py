@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
+from pmflib import features
 from pmflib.base.errors import SchemaError, SchemaWarning
 from tests.reference import tables_of_codes
 
@@ -322,3 +323,11 @@ def test_infer__words_among_numbers_are_missing_with_a_warning():
 def test_infer__one_row_warns():
     with pytest.warns(SchemaWarning, match="one row"):
         pmf.Schema.infer({"a": ["x"]})
+
+
+def test_without_drafts_schemas_are_inferred_of_codes_alone(monkeypatch):
+    monkeypatch.setattr(features, "FEATURES", ())
+    assert pmf.Schema.infer(np.array([[0, 1], [1, 0]])).cardinalities.tolist() == [2, 2]
+    for table in ({"q": ["a", "b"]}, np.array([["a"], ["b"]])):
+        with pytest.raises(SchemaError, match="no feature of this installation infers a schema"):
+            pmf.Schema.infer(table)
