@@ -22,9 +22,11 @@ from pmflib_tasks.gate.refit import plan_refit
 from pmflib_tasks.guards.findings import accept, condense, find_recorded, hold_back, refuse_empty
 from pmflib_tasks.guards.quality import check_quality, read_findings
 from pmflib_tasks.margins.rake import rake
+from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.planning.planning import check_run_width
 from pmflib_tasks.selection.select import select, settle
 from pmflib_tasks.sites.pool import fit_pooled, pool
+from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.small_runs import describe_place, is_small
 from pmflib_tasks.stage import load_schema, open_store
 from pmflib_tasks.stages.count import count
@@ -138,7 +140,7 @@ def run_to_counts(
     check_run_width(config, load_schema(config))
     base = find_base(config)
     dataset = stages["dataset"] = ingest(config, address, base=find_encoded(base), rehash=rehash)
-    if config.margins.are_known:
+    if config.section(MarginsConfig).are_known:
         refuse_empty(DatasetAccount.from_json(find_summary(open_store(config), dataset)))
         stages["encoded"] = dataset
         dataset = stages["dataset"] = rake(config, dataset, address)
@@ -193,7 +195,7 @@ def run_to_model(
     """
     dataset, counts = stages["dataset"], stages["counts"]
     store = open_store(config)
-    if config.sites:
+    if config.section(SitesConfig).root:
         stages["pooled"] = pool(config, counts)
         stages["model"] = fit_pooled(config, dataset, stages["pooled"])
         return

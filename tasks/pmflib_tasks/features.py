@@ -8,6 +8,8 @@ from pmflib_tasks.erasure.feature import FEATURE as ERASURE
 from pmflib_tasks.feature import Feature
 from pmflib_tasks.gate.feature import FEATURE as GATE
 from pmflib_tasks.imputation.feature import FEATURE as IMPUTATION
+from pmflib_tasks.lineage.feature import FEATURE as LINEAGE
+from pmflib_tasks.margins.feature import FEATURE as MARGINS
 from pmflib_tasks.planning.feature import FEATURE as PLANNING
 from pmflib_tasks.questions.feature import FEATURE as QUESTIONS
 from pmflib_tasks.recommending.feature import FEATURE as RECOMMENDING
@@ -18,6 +20,8 @@ from pmflib_tasks.three_steps.feature import FEATURE as THREE_STEPS
 
 FEATURES: tuple[Feature, ...] = (
     DRAFTING,
+    MARGINS,
+    SITES,
     QUESTIONS,
     SCORING,
     IMPUTATION,
@@ -26,8 +30,8 @@ FEATURES: tuple[Feature, ...] = (
     REPORT,
     CROWD,
     GATE,
+    LINEAGE,
     ERASURE,
     PLANNING,
-    SITES,
 )
 """Declarations of the features; what several of them add stands in this order."""

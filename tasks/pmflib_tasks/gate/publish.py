@@ -14,6 +14,7 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.gate.compare import pass_gate
 from pmflib_tasks.gate.comparison import have_same_parameters
 from pmflib_tasks.sites.pool import list_sites
+from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import open_store, stage
 from pmflib_tasks.stages.evaluate import evaluate
 
@@ -82,7 +83,9 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
         facts["rank"] = rank
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
-    if live is not None and (left := sorted(list_sites(store, live).keys() - config.sites.keys())):
+    if live is not None and (
+        left := sorted(list_sites(store, live).keys() - config.section(SitesConfig).root.keys())
+    ):
         # no comparison may keep counts that were withdrawn
         reason = (
             f"promoted, because {', '.join(left)} withdrew counts that the live model was fitted to"

@@ -10,6 +10,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.surveys.margins.margins import read_margins
 from pmflib.surveys.margins.stored import rake_dataset
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1
@@ -45,7 +46,8 @@ def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Refer
         As `pmflib.rake` does.
     """
     store, schema = open_store(config), load_schema(config)
-    given, bounds = config.margins, config.margins.bounds
+    given = config.section(MarginsConfig)
+    bounds = given.bounds
     tables: list[Any] = [given.tables] if given.tables else []
     tables += map(config.resolve, given.files)
     margins = read_margins(tables, schema)[1]

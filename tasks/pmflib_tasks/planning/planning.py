@@ -31,7 +31,9 @@ from pmflib.store.sample_blocks import COUNTING_COARSENESS, TARGET_GROUPS, count
 from pmflib.surveys.design.columns import name_replicates
 from pmflib.surveys.design.replicate_counts import plan_replicates
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.sites.pool import plan_pool
+from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import load_schema
 from pmflib_tasks.traits.fit_traits import choose_n_states
 
@@ -183,7 +185,7 @@ def plan_run(
         sources = find_sources(config.source_paths, config.source.suffixes, skip_empty=True)
         n_replicates = len(name_replicates(sources, config.source).replicate_columns)
     rank = rank or history.rank
-    known = rank or config.model.rank != "auto" or config.sites
+    known = rank or config.model.rank != "auto" or config.section(SitesConfig).root
     plans = list_plans(
         config, schema, workers.n_threads, rank, account=history.account, n_replicates=n_replicates
     )
@@ -206,9 +208,9 @@ def plan_run(
     tasks = count_tasks(config, schema, workers.n_threads, history.account, rows, rank)
     stages = []
     names = dict.fromkeys(["ingest", "rake", "count", *OF_SITES, *longest, *plans])
-    for stage in OF_SAMPLES if config.sites else OF_SITES:
+    for stage in OF_SAMPLES if config.section(SitesConfig).root else OF_SITES:
         names.pop(stage, None)
-    if not config.margins.are_known:
+    if not config.section(MarginsConfig).are_known:
         del names["rake"]
     for stage in names:
         record = longest.get(stage)
@@ -375,7 +377,7 @@ def list_plans(
         return pairs.take_larger(plan_replicates(n_levels, n_replicates, n))
 
     plans: dict[str, PlanWorker] = {"count": plan_counts}
-    if config.sites:
+    if config.section(SitesConfig).root:
         plans["pool"] = lambda _: plan_pool(config, n_levels)
     n_samples, n_observed, n_groups = MANY_SAMPLES, MANY_SAMPLES * schema.n_variables, TARGET_GROUPS
     if account is not None and account.samples:
@@ -383,7 +385,7 @@ def list_plans(
         n_groups = count_groups(n_observed, account.blocks)
     costs = [-(-n_observed // max(1, n_groups))] * n_groups
     known = rank or (None if config.model.rank == "auto" else config.model.rank)
-    if known is not None and not config.has_traits and not config.sites:
+    if known is not None and not config.has_traits and not config.section(SitesConfig).root:
         plans["refine"] = _plan_classes(config, schema, n_threads, known, costs)
     if config.has_traits or config.compares_traits:
         scores = LevelScores.make(schema, np.zeros(n_levels))

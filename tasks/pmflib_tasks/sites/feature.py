@@ -4,5 +4,6 @@ from pmflib_tasks.feature import Command, Feature, Place
 
 FEATURE = Feature(
     "sites",
+    section={"sites": Place("pmflib_tasks.sites.section:SitesConfig")},
     commands=(Command("counts", Place("pmflib_flows.sites.counts:counts"), "Operate", 440),),
 )

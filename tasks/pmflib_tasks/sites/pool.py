@@ -19,6 +19,7 @@ from pmflib.store.objects.local_folder import digest_file
 from pmflib.surveys.sites.site_counts import add_sites
 from pmflib.surveys.sites.site_files import read_site
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 1
@@ -53,7 +54,9 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
     """
     store = open_store(config)
     plan_pool(config, load_schema(config).n_levels).check(find_memory_limit())
-    paths = {name: Path(config.resolve(path)) for name, path in config.sites.items()}
+    paths = {
+        name: Path(config.resolve(path)) for name, path in config.section(SitesConfig).root.items()
+    }
     sites = {name: read_site(path) for name, path in paths.items()}
     facts = {
         name: {"digest": site.digest, "rows": int(site.n_rows.sum()), "minimum": site.minimum}
@@ -86,9 +89,10 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
 def plan_pool(config: PipelineConfig, n_levels: int) -> MemoryPlan:
     """Plan the memory of `pool`: the counts of all sites, and what reading a file of counts takes."""
     table = 8 * config.store.folds * n_levels**2
+    n_sites = len(config.section(SitesConfig).root)
     return MemoryPlan(
         "pool",
-        {f"counts of {len(config.sites):,} site(s)": (len(config.sites) + READING) * table},
+        {f"counts of {n_sites:,} site(s)": (n_sites + READING) * table},
         "Merge rare levels in the schema of all sites, or use fewer folds.",
     )
 

@@ -1,0 +1,7 @@
+"""Known margins of the population: what the feature adds to the pipeline."""
+
+from pmflib_tasks.feature import Feature, Place
+
+FEATURE = Feature(
+    "margins", section={"margins": Place("pmflib_tasks.margins.section:MarginsConfig")}
+)
