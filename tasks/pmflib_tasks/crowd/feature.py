@@ -5,4 +5,5 @@ from pmflib_tasks.feature import Command, Feature, Place
 FEATURE = Feature(
     "crowd",
     commands=(Command("crowd", Place("pmflib_flows.crowd.crowd:crowd"), "Labels", 210),),
+    sections=Place("pmflib_tasks.crowd.label_sections:describe_labels"),
 )

@@ -5,4 +5,7 @@ from pmflib_tasks.feature import Command, Feature, Place
 FEATURE = Feature(
     "sites",
     commands=(Command("counts", Place("pmflib_flows.sites.counts:counts"), "Operate", 440),),
+    steps=Place("pmflib_tasks.sites.pool:STEPS"),
+    sections=Place("pmflib_tasks.sites.pool:describe_sites"),
+    find_withdrawal=Place("pmflib_tasks.sites.pool:find_withdrawal"),
 )
