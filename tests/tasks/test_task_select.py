@@ -11,7 +11,6 @@ from pmflib.fits.ranks.sample_fits import fit_samples
 from pmflib.store.lineage import trace
 from pmflib_tasks.selection import select as stage
 from pmflib_tasks.selection.select import COMPARISONS, select, settle
-from pmflib_tasks.stages import order
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
@@ -79,10 +78,8 @@ def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):
         fit.fn(config, counts)
 
 
-def test_walk__chooses_the_rank_on_the_way(counted, workers, monkeypatch):
+def test_walk__chooses_the_rank_on_the_way(counted, workers):
     config, _, _ = counted(600)
-    for name in ("ingest", "count", "select", "fit", "refine"):
-        monkeypatch.setattr(order, name, getattr(order, name).fn)
     walk = Walk(config, list_steps(), workers)
     walk.reach("counts", "model")
     assert list(walk.stages) == ["dataset", "counts", "rank", "start", "model"]

@@ -17,7 +17,9 @@ NAMED = 5
 def describe_labels(facts: Mapping[str, Any]) -> Iterator[Section]:
     """List the sections on the labels of a run; none if it labelled no tasks."""
     if (found := LabelSummary.find(facts)) is not None:
-        yield Section("labels", tabulate_labels(found), tuple(describe_agreement(found)))
+        # records do not name workers
+        sentences = describe_agreement(found) if "suspicious_workers" in facts else ()
+        yield Section("labels", tabulate_labels(found), tuple(sentences))
     if (known := KnownSummary.find(facts)) is not None:
         yield Section("labels", sentences=(describe_known(known),))
 
