@@ -104,6 +104,17 @@ class Feature:
         Its commands.
     deployments
         Flows that Prefect may start on a schedule, by their names in `pmflib_flows.deployments`.
+    steps
+        Tuple of `pmflib_tasks.steps.Step`: its stages in the order of a run. They are asked before those of every run.
+    check_run
+        Function ``(config, schema)`` that raises an error if a run cannot succeed, before anything is read.
+    compare_datasets
+        Function ``(store, one, other) -> str``: why models of two datasets cannot be compared, in a clause; or "".
+    find_withdrawal
+        Function ``(config, live) -> str``: why data that the live model was fitted to may not be used any more, in a
+        clause; or "".
+    sections
+        Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`).
     health
         Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
     plan
@@ -116,6 +127,11 @@ class Feature:
     section: Mapping[str, Place] = field(default_factory=dict)
     commands: tuple[Command, ...] = ()
     deployments: Mapping[str, Place] = field(default_factory=dict)
+    steps: Place | None = None
+    check_run: Place | None = None
+    compare_datasets: Place | None = None
+    find_withdrawal: Place | None = None
+    sections: Place | None = None
     health: Place | None = None
     plan: Place | None = None
     erase: Place | None = None

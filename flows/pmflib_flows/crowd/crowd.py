@@ -174,7 +174,8 @@ def crowd(
     from pmflib.store.bucket.caches import find_local_path
     from pmflib.store.care.exports import remember_export
     from pmflib_flows.crowd.crowd_flow import crowd_flow
-    from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
+    from pmflib_flows.run_tables import show_quarantine
+    from pmflib_tasks.crowd.label_sections import describe_agreement, describe_known
     from pmflib_tasks.stage import open_store
 
     with progress_shown(as_json):

@@ -3,5 +3,8 @@
 from pmflib_tasks.feature import Feature, Place
 
 FEATURE = Feature(
-    "margins", section={"margins": Place("pmflib_tasks.margins.section:MarginsConfig")}
+    "margins",
+    section={"margins": Place("pmflib_tasks.margins.section:MarginsConfig")},
+    steps=Place("pmflib_tasks.margins.rake:STEPS"),
+    compare_datasets=Place("pmflib_tasks.margins.rake:compare_margins"),
 )

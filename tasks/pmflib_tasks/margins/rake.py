@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.ingest.dataset.file_accounts import find_summary
 from pmflib.store.artefacts import Reference, Store
 from pmflib.surveys.margins.margins import read_margins
 from pmflib.surveys.margins.stored import rake_dataset
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.guards.findings import refuse_empty
 from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+from pmflib_tasks.steps import Step, Walk
 
 VERSION = 1
 
@@ -73,3 +77,28 @@ def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Refer
         write=write,
     )
     return entry.reference
+
+
+def run_rake(walk: Walk) -> Reference:
+    """Rake the dataset of a run.
+
+    Raises
+    ------
+    SourceError
+        If it holds no answer.
+    """
+    dataset = walk.stages["dataset"]
+    refuse_empty(DatasetAccount.from_json(find_summary(open_store(walk.config), dataset)))
+    walk.stages["encoded"] = dataset
+    return rake(walk.config, dataset, walk.address)
+
+
+STEPS = (
+    Step(
+        "dataset",
+        run_rake,
+        applies=lambda walk: walk.config.section(MarginsConfig).are_known,
+        original="encoded",
+    ),
+)
+"""Raked weights take the place of those of the dataset."""

@@ -1,0 +1,8 @@
+"""Models with continuous traits: what the feature adds to the pipeline."""
+
+from pmflib_tasks.feature import Feature, Place
+
+FEATURE = Feature(
+    "traits",
+    steps=Place("pmflib_tasks.traits.choose:STEPS"),
+)
