@@ -118,7 +118,7 @@ class Feature:
     health
         Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
     plan
-        Function ``(config, facts) -> Iterable[StagePlan]``: its stages in `pmf plan`.
+        Function ``(sizes) -> Iterable[PlannedStage]``: its stages in the plan of a run (`pmflib_tasks.planned_stages`).
     erase
         Function that removes samples from what only this feature keeps, when they are erased from a store.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from pmflib.surveys.margins.stored import rake_dataset
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.guards.findings import refuse_empty
 from pmflib_tasks.margins.section import MarginsConfig
+from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 from pmflib_tasks.steps import Step, Walk
 
@@ -91,6 +92,11 @@ def run_rake(walk: Walk) -> Reference:
     refuse_empty(DatasetAccount.from_json(find_summary(open_store(walk.config), dataset)))
     walk.stages["encoded"] = dataset
     return rake(walk.config, dataset, walk.address)
+
+
+def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
+    """Plan raking, which follows the encoding of the rows."""
+    yield PlannedStage("rake", "ingest", sizes.config.section(MarginsConfig).are_known)
 
 
 STEPS = (

@@ -19,6 +19,7 @@ from pmflib.store.objects.local_folder import digest_file
 from pmflib.surveys.sites.site_counts import add_sites
 from pmflib.surveys.sites.site_files import read_site
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.sections import Section
 from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
@@ -97,6 +98,15 @@ def plan_pool(config: PipelineConfig, n_levels: int) -> MemoryPlan:
         {f"counts of {n_sites:,} site(s)": (n_sites + READING) * table},
         "Merge rare levels in the schema of all sites, or use fewer folds.",
     )
+
+
+def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
+    """Plan the stages of a run with counts of other sites, which has none of samples."""
+    is_given = bool(sizes.config.section(SitesConfig).root)
+    memory = plan_pool(sizes.config, sizes.schema.n_levels)
+    replaces = ("select", "fit", "refine") if is_given else ()
+    yield PlannedStage("pool", "count", is_given, lambda _: memory, replaces)
+    yield PlannedStage("fit_pooled", "count", is_given)
 
 
 @stage(name="fit_pooled", makes="model")
