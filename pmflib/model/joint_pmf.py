@@ -13,11 +13,11 @@ from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.display.summary import Summary
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.methods import load_name
+from pmflib.base.variance import Variance
 from pmflib.model.mixture import Arrays, Mixture
 from pmflib.schema import Schema
-from pmflib.store.bucket.caches import find_local_path
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
-from pmflib.surveys.design.survey_design import SurveyDesign
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,8 +238,9 @@ class JointPMF(Mixture):
         SchemaError
             If the table does not fit the schema, or a target is not a variable.
         """
-        from pmflib.apps.scoring.score_tables import ScoreOptions, TableScorer
+        from pmflib.apps.scoring.score_tables import TableScorer
         from pmflib.model.row_scores import ReferenceScores
+        from pmflib.model.table_makers import ScoreOptions
 
         codes = self._encode(table)
         reference = ReferenceScores.draw(self) if reference is None else reference
@@ -255,7 +256,7 @@ class JointPMF(Mixture):
         top: int = 5,
         source: Source = "both",
         level: float = 0.95,
-        design: SurveyDesign | None = None,
+        design: Variance | None = None,
         shift: float | None = None,
     ) -> Answer:
         """Answer a question given as text, such as ``P(label=e | odor=f)``: see `pmflib.answering.ask`."""

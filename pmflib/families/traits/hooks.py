@@ -1,0 +1,8 @@
+"""What this feature adds to the core."""
+
+HOOKS = {
+    "face": {
+        "fit_item_responses": "pmflib.families.traits.item_responses:fit_item_responses",
+        "fit_traits": "pmflib.families.traits.traits:fit_traits",
+    },
+}
