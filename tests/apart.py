@@ -88,8 +88,9 @@ def list_arrows(root: Path) -> list[Arrow]:
         for target in sorted(graph.find_modules_directly_imported_by(module))
         if find_feature(target)
     ]
-    # `pmflib/__init__.py` is the face, whose lines go with a feature
-    faces = ("pmflib", "pmflib.features")
+    # tables and faces, whose lines go with a feature
+    faces = {f"{package}.features" for package in PACKAGES}
+    faces |= {"pmflib", *(f"pmflib.{wing}" for wing in WINGS)}
     for module in sorted(graph.modules):
         path = root / Path(*module.split("."))
         for top in ("", "tasks", "flows"):
@@ -157,10 +158,11 @@ def delete(folder: Path, features: Collection[str]) -> int:
         for page in pages:
             (folder / "docs" / f"{page}.md").unlink(missing_ok=True)
         _drop_lines(folder / "docs" / "index.md", rf"^({'|'.join(map(re.escape, pages))})$")
-        for table in (folder / "pmflib" / "features.py", *folder.glob("flows/**/features.py")):
-            named = f"(pmflib\\.{wing}|pmflib_tasks|pmflib_flows)\\.{name}"
-            _drop_lines(table, rf'"{named}[".:]')
-        _delete_names(folder / "pmflib" / "__init__.py", feature)
+        _drop_lines(folder / "pmflib" / "features.py", rf'"pmflib\.{wing}\.{name}"')
+        for face in (folder / "pmflib" / "__init__.py", folder / "pmflib" / wing / "__init__.py"):
+            _delete_names(face, feature)
+        for table in ("tasks/pmflib_tasks/features.py", "flows/pmflib_flows/features.py"):
+            _delete_declarations(folder / table, name)
         _drop_lines(folder / "pyproject.toml", rf'^  ".*\bpmflib\.{wing}\.{name}\b.*->.*",$')
         _drop_lines(folder / "pyproject.toml", rf'^  ".*-> pmflib\.{wing}\.{name}\b.*",$')
         _drop_lines(
@@ -180,29 +182,27 @@ def _drop_lines(path: Path, pattern: str) -> None:
 
 
 def _delete_names(path: Path, feature: str) -> None:
-    """Delete the names of a feature from the tables and imports of the face."""
+    """Delete the names of a feature from the tables and imports of a face of the library."""
     text = path.read_text("utf-8")
-    for wing_import in (feature, feature.rpartition(".")[0]):
-        last = feature.rpartition(".")[2]
-        if wing_import == feature:
-            text = re.sub(
-                rf"^    from {re.escape(feature)}(\.[\w.]+)? import (\([^)]*\)|.*)\n",
-                "",
-                text,
-                flags=re.M,
-            )
-        else:
-            text = re.sub(
-                rf"^    from {re.escape(wing_import)} import {last}\n", "", text, flags=re.M
-            )
-    names = re.findall(
-        rf'^(?:    |_FOLDERS = {{)"(\w+)": "{re.escape(feature)}[".]', text, flags=re.M
-    )
-    text = re.sub(rf'^    "\w+": "{re.escape(feature)}(\.[\w.]+)?",\n', "", text, flags=re.M)
-    text = re.sub(rf'"\w+": "{re.escape(feature)}"(, )?', "", text)
-    for name in names:
-        text = re.sub(rf'^    "{name}",\n', "", text, flags=re.M)
+    wing, _, name = feature.rpartition(".")
+    names = re.findall(rf'^    "(\w+)": "{re.escape(feature)}[".]', text, flags=re.M)
+    for pattern in (
+        rf"^    from {re.escape(feature)}(\.[\w.]+)? import (\([^)]*\)|.*)\n",
+        rf"^    from {re.escape(wing)} import {name}\n",
+        rf'^    "\w+": "{re.escape(feature)}(\.[\w.]+)?",\n',
+        *(rf'^    "{each}",\n' for each in names),
+    ):
+        text = re.sub(pattern, "", text, flags=re.M)
     path.write_text(text, "utf-8")
+
+
+def _delete_declarations(path: Path, name: str) -> None:
+    """Delete the declarations of a feature of the pipeline from a table of them."""
+    text = path.read_text("utf-8")
+    pattern = rf"^from pmflib_\w+\.{name}\.[\w.]+ import \w+ as (\w+)\n"
+    for alias in re.findall(pattern, text, flags=re.M):
+        text = re.sub(rf"^    {alias},\n|\b{alias}, |, {alias}\b", "", text, flags=re.M)
+    path.write_text(re.sub(pattern, "", text, flags=re.M), "utf-8")
 
 
 IMPORT_ALL = """

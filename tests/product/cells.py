@@ -23,8 +23,10 @@ import pmflib as pmf
 from pmflib.answering import posterior
 from pmflib.answering.evidence import open_evidence
 from pmflib.base.errors import PmfError
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import row_scores
 from pmflib.store.run_records import find_last_run
+from pmflib.surveys.design.survey_design import SurveyDesign
 from tests.pipelines import (
     draw_codes,
     make_schema,
@@ -61,7 +63,7 @@ WEIGHTS: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
     "equal": lambda: np.full(N_ROWS, 2.5),
     "weights": lambda: WEIGHT,
-    "design": lambda: pmf.SurveyDesign(WEIGHT, psu=UNIT, decimals=6),
+    "design": lambda: SurveyDesign(WEIGHT, psu=UNIT, decimals=6),
 }
 COLUMNS = {
     "none": {},
@@ -76,7 +78,7 @@ def fit_classes(samples: Any, weight: Any, **options: Any) -> Any:
     """Fit two latent classes, to samples or to counts of pairs."""
     if isinstance(samples, pmf.PairCounts) and not options:
         return pmf.fit(samples, 2)
-    is_stored = isinstance(samples, pmf.StoredSamples)
+    is_stored = isinstance(samples, StoredSamples)
     schema = None if is_stored else SCHEMA
     given = {"rank": 2, "schema": schema, "start": "random", "pseudo_count": 0.5, **options}
     seed = SEED if is_stored else 0
@@ -85,26 +87,28 @@ def fit_classes(samples: Any, weight: Any, **options: Any) -> Any:
 
 def fit_traits(samples: Any, weight: Any) -> Any:
     """Fit a trait and its states."""
-    schema = None if isinstance(samples, pmf.StoredSamples) else SCHEMA
+    schema = None if isinstance(samples, StoredSamples) else SCHEMA
     given = {"dimensions": 1, "n_states": 4, "shrinkage": 1.0, "passes": 20}
-    return pmf.fit_traits(samples, schema, **given, weight=weight)
+    return pmf.families.fit_traits(samples, schema, **given, weight=weight)
 
 
 def fit_items(samples: Any, weight: Any) -> Any:
     """Fit item responses."""
-    schema = None if isinstance(samples, pmf.StoredSamples) else SCHEMA
-    return pmf.fit_item_responses(samples, schema=schema, weight=weight)
+    schema = None if isinstance(samples, StoredSamples) else SCHEMA
+    return pmf.families.fit_item_responses(samples, schema=schema, weight=weight)
 
 
 def fit_panel(samples: Any, weight: Any) -> Any:
     """Fit a chain of two states over two waves."""
-    schema = None if isinstance(samples, pmf.StoredSamples) else SCHEMA
-    return pmf.fit_transitions(samples, 2, waves=2, schema=schema, n_starts=2, weight=weight)
+    schema = None if isinstance(samples, StoredSamples) else SCHEMA
+    return pmf.families.fit_transitions(
+        samples, 2, waves=2, schema=schema, n_starts=2, weight=weight
+    )
 
 
 def fit_groups(samples: Any, weight: Any) -> Any:
     """Fit classes of two groups, which have one PMF each."""
-    return pmf.fit_groups(samples, GROUP, 2, schema=SCHEMA, free=(), weight=weight)
+    return pmf.families.fit_groups(samples, GROUP, 2, schema=SCHEMA, free=(), weight=weight)
 
 
 FAMILIES: dict[str, Callable[[Any, Any], Any]] = {
@@ -144,9 +148,9 @@ class Place:
     stages: Any
 
     @cached_property
-    def samples(self) -> pmf.StoredSamples:
+    def samples(self) -> StoredSamples:
         folds = range(self.config.store.folds)
-        return pmf.StoredSamples.open(
+        return StoredSamples.open(
             store_of(self.config), self.stages["dataset"], SCHEMA, folds, spare_bytes=0
         )
 
@@ -201,9 +205,9 @@ class Case:
     @property
     def design(self) -> Any:
         """Weights as a design."""
-        if self.weight is None or isinstance(self.weight, pmf.SurveyDesign):
+        if self.weight is None or isinstance(self.weight, SurveyDesign):
             return self.weight
-        return pmf.SurveyDesign(self.weight)
+        return SurveyDesign(self.weight)
 
     @cached_property
     def joint(self) -> Any:

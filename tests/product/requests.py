@@ -11,8 +11,11 @@ import numpy as np
 
 import pmflib as pmf
 from pmflib.answering.question import MEASURES, parse_question
+from pmflib.base.blocks import DenseBlock
+from pmflib.base.variance import weigh_samples
 from pmflib.inference.imputation.imputing import draw_gaps, seed_rows
 from pmflib.inference.imputation.resampled_fits import fit_resampled
+from pmflib.surveys.design.survey_design import SurveyDesign
 from tests.product.cells import (
     CELLS,
     CODES,
@@ -211,9 +214,6 @@ def impute(case: Case) -> Any:
     if case.source == "frame":
         samples = case.model.schema.encode(FRAME)
         if case.weight is not None:
-            from pmflib.base.blocks import DenseBlock
-            from pmflib.surveys.design.survey_design import weigh_samples
-
             samples = weigh_samples(DenseBlock(samples), case.weight, 6)
     fits = fit_resampled(case.model, samples, 2)
     filled = draw_gaps(fits[0], CODES, CODES < 0, seed_rows(np.arange(N_ROWS), 0))
@@ -232,7 +232,7 @@ def impute_table(case: Case) -> Any:
 
 def recommend(case: Case) -> Any:
     """Values of the best items by the model, and by counts or samples."""
-    found = pmf.recommend(case.model, FRAME, top=2, value="P(item=1)", exclude="none")
+    found = pmf.apps.recommend(case.model, FRAME, top=2, value="P(item=1)", exclude="none")
     for row, item, value in zip(
         *(found[name].to_pylist() for name in ("row", "item", "value")), strict=True
     ):
@@ -241,7 +241,7 @@ def recommend(case: Case) -> Any:
             chances = case.model.predict_proba(FRAME, item)[row]
             check_near(value, chances[1], f"value of {position}")
     counts = case.samples if case.source == "counts" else FRAME
-    by_counts = pmf.recommend(
+    by_counts = pmf.apps.recommend(
         case.model, FRAME, top=2, value="P(item=1)", exclude="none", counts=counts
     )
     return found["value"].to_pylist(), by_counts["value"].to_pylist()
@@ -264,7 +264,7 @@ def export_counts(case: Case) -> Any:
     """Counts for other sites, and read again."""
     path = case.folder / "counts.csv"
     case.samples.export(path)
-    again = pmf.read_counts(path)
+    again = pmf.surveys.read_counts(path)
     check_near(again.tables.sum(axis=0), case.samples.tables.sum(axis=0), "counts")
     return again.to_samples().tables.sum(axis=0)
 
@@ -290,21 +290,21 @@ def find_errors(case: Case) -> Any:
     """Standard errors of the parameters, in the order of the model's arrays."""
     model = case.result.model if hasattr(case.result, "model") else case.model
     design = case.design if case.source == "frame" and case.weights != "equal" else None
-    found = pmf.standard_errors(model, case.samples, design)
+    found = pmf.inference.standard_errors(model, case.samples, design)
     errors = [found[name].errors for name in sorted(found)]
     return np.nan_to_num(flatten(errors), nan=-1.0)
 
 
 def find_residuals(case: Case) -> Any:
     """Statistics of the residuals of all pairs."""
-    found = pmf.bivariate_residuals(case.model, case.samples, weight=case.weight)
+    found = pmf.inference.bivariate_residuals(case.model, case.samples, weight=case.weight)
     rows = sorted(found.table.to_pylist(), key=lambda row: (row["variable"], row["other"]))
     return np.nan_to_num(flatten([[row["support"], row["excess"]] for row in rows]), nan=-1.0)
 
 
 def classify(case: Case) -> Any:
     """Shares of the classes and the averages of their posteriors, by hand from posteriors."""
-    found = pmf.classify(case.model, case.samples, weight=case.weight)
+    found = pmf.inference.classify(case.model, case.samples, weight=case.weight)
     posteriors = case.model.posterior(CODES)
     kept = (CODES >= 0).any(axis=1)
     shares = case.shares[kept] @ posteriors[kept] / case.shares[kept].sum()
@@ -317,19 +317,21 @@ def classify(case: Case) -> Any:
 def relate(case: Case) -> Any:
     """Mean of an outcome by class, with its errors."""
     outcome = np.where(CODES[:, 0] >= 0, CODES[:, 0], 1).astype(float)
-    weight = None if isinstance(case.weight, pmf.SurveyDesign) else case.weight
-    design = case.weight if isinstance(case.weight, pmf.SurveyDesign) else None
-    found = pmf.distal_outcome(case.model, case.samples, outcome, weight=weight, design=design)
+    weight = None if isinstance(case.weight, SurveyDesign) else case.weight
+    design = case.weight if isinstance(case.weight, SurveyDesign) else None
+    found = pmf.inference.distal_outcome(
+        case.model, case.samples, outcome, weight=weight, design=design
+    )
     return found.values, found.errors
 
 
 def regress(case: Case) -> Any:
     """Classes by a covariate, with errors."""
     covariate = {"x": (GROUP == "a").astype(float) + np.arange(N_ROWS) / N_ROWS}
-    weight = None if isinstance(case.weight, pmf.SurveyDesign) else case.weight
-    design = case.weight if isinstance(case.weight, pmf.SurveyDesign) else None
+    weight = None if isinstance(case.weight, SurveyDesign) else case.weight
+    design = case.weight if isinstance(case.weight, SurveyDesign) else None
     given = {"weight": weight, "design": design}
-    found = pmf.class_regression(case.model, case.samples, covariate, **given)
+    found = pmf.inference.class_regression(case.model, case.samples, covariate, **given)
     return found.values, found.errors
 
 
@@ -366,7 +368,7 @@ def measure(case: Case) -> Any:
 
 def diagnose(case: Case) -> Any:
     """Diagnosis of a model beside its counts."""
-    found = pmf.diagnose(case.samples, case.model)
+    found = pmf.inference.diagnose(case.samples, case.model)
     return [found.n_pairs, found.rank, found.n_parameters]
 
 
@@ -375,7 +377,7 @@ def weigh(case: Case) -> Any:
     designs = {}
     if case.source == "frame" and case.design is not None:
         designs = {"design": case.design, "unseen_design": case.design}
-    found = pmf.weigh_model(case.model, case.samples, case.samples, **designs)
+    found = pmf.answering.weigh_model(case.model, case.samples, case.samples, **designs)
     assert math.isfinite(found.ask("P(v0=1)").numbers[0])
     return [0.0]
 
