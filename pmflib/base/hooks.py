@@ -1,7 +1,8 @@
 """Hooks: what features add to the core, by name, without the core naming a feature.
 
-A feature is a package of a wing, listed in `pmflib.features.FEATURES`. Its module ``hooks`` may have a table ``HOOKS``:
-by hook and name, an object as ``"module:name"``, which is imported when it is first used.
+A feature is a package of a wing, listed in `pmflib.features.FEATURES`; `pmflib.features.ROOMS` has rooms of the core
+that offer something to lower ones. Its module ``hooks`` may have a table ``HOOKS``: by hook and name, an object as
+``"module:name"``, which is imported when it is first used.
 
 >>> HOOKS = {"readers": {".sav": "pmflib.surveys.statistics_files.statistics_files:read_sav"}}
 """
@@ -55,8 +56,8 @@ def find_offers(hook: str) -> Offers:
         If two features offer the same name.
     """
     # the table of features is no feature, and tests replace it
-    features = importlib.import_module("pmflib.features").FEATURES
-    return _collect(hook, tuple(features))
+    table = importlib.import_module("pmflib.features")
+    return _collect(hook, (*table.ROOMS, *table.FEATURES))
 
 
 @lru_cache

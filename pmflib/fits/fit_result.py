@@ -107,7 +107,6 @@ class FitResult(Summarised):
     def summary(self) -> Summary:
         """Summary with convergence, held-out scores, comparisons and states."""
         from pmflib.base.display.summary import cut, decimal, format_count, tabulate_comparison
-        from pmflib.model.state_descriptions import tabulate_states
 
         n_steps = len(self.loss_history)
         settled = "yes" if self.converged else "no, ended by held-out samples"
@@ -116,15 +115,12 @@ class FitResult(Summarised):
         settled += f", after {format_count(n_steps)} passes or iterations"
         if self.last_change is not None:
             settled += f"; one more changes probabilities by at most {decimal(self.last_change, 2)}"
-        states, traits = format_count(self.model.rank), self.model.trait_model
-        if traits is not None and self.model.folding is None:
-            states += f", which are points of {traits.n_traits} traits"
         facts = [
             ("method", cut(self.method)),
-            ("latent states", states),
+            ("latent states", self.model.describe_rank()),
             ("converged", settled),
         ]
-        tables = [tabulate_states(self.model)]
+        tables = [self.model.tabulate_states()]
         if self.training is not None:
             facts.append(("log-likelihood", self.training.describe()))
             tables.append(self.training.tabulate())
@@ -305,7 +301,7 @@ def summarise_fit(result: FitResult) -> dict[str, object]:
     return {
         "method": result.method,
         "rank": result.model.rank,
-        **result.model.summarise_dependence(),
+        **result.model.summarise_kind(),
         **{name: result.model.origin[name] for name in _NAMED if name in result.model.origin},
         "passes": len(result.loss_history),
         "best_pass": result.best_pass,

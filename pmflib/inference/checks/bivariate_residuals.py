@@ -18,8 +18,9 @@ from pmflib.base.errors import MemoryPlanError
 from pmflib.base.hashing import HashArray, mix_hashes
 from pmflib.base.wald import adjust_by_holm
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
-from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.families.forests.tree_pmf import TreePMF, find_parameters
 from pmflib.families.traits.quadrature import ItemDesign
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.inference.errors.covariance import (
     LEAST_MASS,
     NULL_SHARE,
@@ -287,7 +288,7 @@ def measure_residuals(
     if share < 1.0 and n_rows * share < LEAST_SAMPLES:
         return None
     sums = sum_residuals(model, source, share)
-    is_whole = share == 1.0 and not isinstance(model, TreePMF) and model.trait_model is None
+    is_whole = share == 1.0 and model.kind == "classes"
     information = PMFInformation(sums.outer, None, sums.gradient, sums.mass) if is_whole else None
     found = _conclude(sums, model)
     if share < 1.0:
@@ -440,10 +441,10 @@ class ResidualRows:
 
 def count_work(model: JointPMF) -> tuple[int, int]:
     """Number of parameters of a model, and of free cells of all pairs."""
-    if model.trait_model is not None:
+    if isinstance(model, TraitPMF):
         n_entries = ItemDesign(model.schema, model.trait_model.n_traits).starts[-1]
     else:
-        n_entries = model.prior.size + model.parameters.tables.size
+        n_entries = model.prior.size + find_parameters(model).tables.size
     return n_entries, int(list_cells(model.schema)[-1])
 
 
@@ -536,7 +537,7 @@ def _iterate_rows(
     """Rows of blocks in batches that bound the memory of their scores."""
     offsets = model.schema.offsets
     chances = [model.factors[offsets[k] + own].T for k, own in enumerate(free)]
-    if model.trait_model is not None:
+    if isinstance(model, TraitPMF):
         no_mass = np.zeros(count_work(model)[0])
         for each in iterate_item_scores(blocks, model):
             yield ResidualRows(
@@ -546,7 +547,7 @@ def _iterate_rows(
     forests = _Edges(model) if isinstance(model, TreePMF) else None
     if forests is not None:
         blocks = (_repeat_gaps(block) for block in blocks)
-    for rows in iterate_scores(blocks, model.parameters):
+    for rows in iterate_scores(blocks, find_parameters(model)):
         mass, posteriors = rows.weights @ rows.masses, rows.masses[:, : model.rank]
         if forests is not None:
             # missing neighbours are imputed: the mean of a residual does not change
@@ -690,11 +691,11 @@ def _multiply_in_rows(
 
 def find_directions(sums: ResidualSums, model: JointPMF) -> FloatArray:
     """Directions of unit information in parameter space: (n_entries, n_directions)."""
-    if model.trait_model is not None:
+    if isinstance(model, TraitPMF):
         scales = np.sqrt(np.maximum(np.diagonal(sums.outer), LEAST_MASS))
         steps = np.diag(1.0 / scales)
     else:
-        entries, starts = list_pmfs(model.parameters)
+        entries, starts = list_pmfs(find_parameters(model))
         sizes = np.diff(np.append(starts, entries.size))
         samples = np.repeat(np.add.reduceat(sums.mass, starts), sizes)
         scales = np.sqrt(entries / np.maximum(samples, LEAST_MASS))

@@ -281,7 +281,7 @@ def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
 
 def _warn_of_pairs(marginals: Marginals, model: JointPMF, n_ruled_out: IntArray) -> tuple[str, ...]:
     """Warn about parameters that exact pairs would not determine at the model."""
-    is_plain = model.trait_model is None and not model.summarise_dependence()
+    is_plain = model.kind == "classes"
     parameters = TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
     entries, starts = list_pmfs(parameters)
     # at least as large as the entries, which are raised if they are 0

@@ -26,6 +26,7 @@ from pmflib.base.pseudo_counts import check_rank
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import merge_duplicates
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.families.forests.tree_pmf import find_parameters
 from pmflib.fits.criteria import count_parameters, measure_fit
 from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
@@ -349,7 +350,7 @@ def _find_weights(block: DenseBlock, large: JointPMF, small: JointPMF) -> FloatA
     """Compute the weights in the limit distribution of the ratio, a weighted sum of squares: (n_weights,)."""
     block, roots, scores = block[np.flatnonzero((block.codes >= 0).any(axis=1))], [], []
     for model in (large, small):
-        parameters = model.parameters
+        parameters = find_parameters(model)
         solved = invert_information(model, sum_information([block], parameters))
         values, vectors = np.linalg.eigh(solved.covariance)
         kept = values > 1e-12 * max(float(values.max(initial=0.0)), 1e-300)

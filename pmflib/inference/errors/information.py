@@ -18,11 +18,13 @@ from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.families.forests.statistics import TreeParameters
+from pmflib.families.forests.tree_pmf import find_parameters
 from pmflib.families.panels.model import ChainLayout, TransitionModel
 from pmflib.families.traits.discriminations import Discriminations
 from pmflib.families.traits.em import weigh_slopes
 from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.quadrature import ItemDesign, weigh_levels
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.inference.errors.covariance import (
     Covariance,
     PMFCovariance,
@@ -66,7 +68,7 @@ def check_single_fit(model: JointPMF) -> None:
             f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
             "give a fit of one member, or distil it and refine that by fit_em"
         )
-    if model.folding is not None:
+    if "criteria" in model.unsupported:
         raise PmfError(
             "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
             "traits by pmflib.fit_item_responses"
@@ -113,7 +115,7 @@ def find_information(model: JointPMF, source: BlockSource) -> PMFInformation:
     MemoryPlanError
         If prior and tables have more than ``MAX_ENTRIES`` entries.
     """
-    parameters = model.parameters
+    parameters = find_parameters(model)
     entries, _ = list_pmfs(parameters)
     if entries.size > MAX_ENTRIES:
         raise MemoryPlanError(
@@ -135,7 +137,7 @@ def _sum_entries(group: BlockGroup, parameters: TreeParameters) -> PMFInformatio
 
 def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
     """Covariances of prior and tables, from the observed information."""
-    parameters = model.parameters
+    parameters = find_parameters(model)
     pseudo_counts = find_pseudo_counts(model, parameters, found.mass)
     return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
 
@@ -259,8 +261,8 @@ def list_item_numbers(model: JointPMF) -> dict[str, tuple[FloatArray, FloatArray
     one trait, ``thresholds`` of `pmflib.families.traits.discriminations.Discriminations`; ``base`` and ``slopes`` of
     the trait model.
     """
+    assert isinstance(model, TraitPMF)
     traits, design = model.trait_model, _open_design(model)
-    assert traits is not None
     found = Discriminations.find(traits)
     base, *slopes = _list_logits(design)
     by_trait = np.stack(slopes, axis=1)
@@ -284,7 +286,7 @@ def _open_design(model: JointPMF) -> ItemDesign:
 
 
 def _read_slopes(model: JointPMF) -> FloatArray:
-    assert model.trait_model is not None
+    assert isinstance(model, TraitPMF)
     return model.trait_model.slopes
 
 

@@ -13,6 +13,7 @@ from pmflib.base.replicate_weights import NORMAL_QUANTILE
 from pmflib.families.panels.model import TransitionModel
 from pmflib.families.traits.discriminations import Discriminations, name_contrast
 from pmflib.families.traits.trait_model import TraitModel
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 
@@ -122,7 +123,7 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
         )
         if isinstance(self.model, TransitionModel):
             return self._summarise_chain(self.model, facts)
-        if self.model.trait_model is not None:
+        if isinstance(self.model, TraitPMF):
             tables = self._tabulate_items(self.model.trait_model)
             return Summary("Standard errors of item parameters", facts, self.notes, tables)
         prior, factors, schema = self.arrays["prior"], self.arrays["factors"], self.model.schema

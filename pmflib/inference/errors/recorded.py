@@ -11,7 +11,8 @@ from typing import Any, Literal
 from pmflib.base.display.summary import format_count
 from pmflib.base.errors import IdentificationWarning, MemoryPlanError, PmfError
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.families.forests.tree_pmf import TreePMF, find_parameters
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.fits.exports import COLUMNS, list_parameters
 from pmflib.inference.errors.parameter_errors import FAR, ParameterErrors
 from pmflib.inference.errors.standard_errors import find_design_errors, standard_errors
@@ -55,9 +56,9 @@ def record_errors(
     what is not known. None for averages and traits, which have no errors, where none are asked for, and with "auto" for
     what would take longer than a moment: above ``MOST_RECORDED`` entries, or ``MOST_WORK``.
     """
-    if model.origin.get("final") or model.trait_model is not None or not samples.n_observed:
+    if model.origin.get("final") or isinstance(model, TraitPMF) or not samples.n_observed:
         return None
-    n_entries = model.rank + model.parameters.tables.size
+    n_entries = model.rank + find_parameters(model).tables.size
     takes_long = n_entries > MOST_RECORDED or samples.n_rows * n_entries**2 > MOST_WORK
     if method == "off" or (method == "auto" and takes_long):
         return None

@@ -14,8 +14,10 @@ from pmflib.base.errors import IdentificationWarning, PmfError
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
 from pmflib.em.block_source import BlockSource
 from pmflib.families.forests.statistics import TreeParameters
+from pmflib.families.forests.tree_pmf import find_parameters
 from pmflib.families.panels.model import Chain, TransitionModel
 from pmflib.families.traits.discriminations import Discriminations
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.inference.errors.covariance import (
     Covariance,
     PMFCovariance,
@@ -122,13 +124,13 @@ def standard_errors(
     if design is not None:
         return find_design_errors(fit_replicates(model, samples, design, method=method))
     source = open_source(model.schema, model.rank, samples)
-    if model.trait_model is not None:
+    if isinstance(model, TraitPMF):
         return _find_item_errors(model, source)
     found = find_information(model, source)
     if not found.mass.any():
         raise PmfError("samples has no observed cell; give those that the model was fitted to")
     solved = invert_information(model, found)
-    arrays = _make_arrays(model, model.parameters, solved)
+    arrays = _make_arrays(model, find_parameters(model), solved)
     found_by = "observed information" if found.crossed is not None else "products of scores"
     notes = _write_notes(model.schema, arrays, solved)
     for note in notes:
@@ -246,7 +248,7 @@ def _are_moved(model: JointPMF, by_slopes: FloatArray, solved: Covariance) -> Bo
     ----------
     Fieller (1954), JRSS B 16(2), on intervals of ratios.
     """
-    assert model.trait_model is not None
+    assert isinstance(model, TraitPMF)
     slopes = model.trait_model.slopes[:, 0]
     upper, lower = Discriminations.find(model.trait_model).steps.T
     errors, _ = solved.spread(by_slopes[upper] - by_slopes[lower])
@@ -266,7 +268,7 @@ def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
     solved = invert_information(model, found)
     if not solved.loose.shape[1]:
         return ""
-    arrays = _make_arrays(model, model.parameters, solved)
+    arrays = _make_arrays(model, find_parameters(model), solved)
     return _name_undetermined(model.schema, arrays, solved)
 
 

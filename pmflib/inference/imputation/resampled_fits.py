@@ -18,6 +18,7 @@ from pmflib.families.forests.forest import Forest
 from pmflib.families.forests.statistics import TreeParameters
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.families.traits.item_responses import fit_item_responses
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.families.traits.traits import fit_traits
 from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
@@ -130,13 +131,13 @@ def _refit(
 ) -> JointPMF:
     """Refit one of the models of an average to some samples, starting from its parameters."""
     schema, origin = model.schema, model.origin
-    if model.trait_model is not None and model.folding is None:
+    if isinstance(model, TraitPMF) and model.is_mixture:
         n_traits, pseudo_count = model.trait_model.n_traits, float(origin["pseudo_count"])
         again = fit_item_responses(
             samples, n_traits, schema=schema, pseudo_count=pseudo_count, seed=seed
         )
         return again.model
-    if model.trait_model is not None:
+    if isinstance(model, TraitPMF):
         settings = {name: origin[name] for name in ("dimensions", "shrinkage", "passes")}
         given: object = samples
         if isinstance(samples, DenseBlock):

@@ -12,6 +12,7 @@ from pmflib.base.arrays import FloatArray, check_whole
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import PmfError, RankError
 from pmflib.em.block_source import BlocksInMemory
+from pmflib.families.forests.tree_pmf import find_parameters
 from pmflib.inference.errors.covariance import PMFCovariance
 from pmflib.inference.errors.information import (
     check_single_fit,
@@ -122,7 +123,7 @@ def sample_size(
     Marginals", whose constants are bounds: `bound_sample_size`.
     """
     check_single_fit(model)
-    if model.trait_model is not None or model.parameters.forest.n_edges:
+    if model.kind == "traits" or find_parameters(model).forest.n_edges:
         raise PmfError(
             "model has traits or a forest; sample sizes are of latent classes: fit_em with dependence='none'"
         )

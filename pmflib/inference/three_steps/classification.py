@@ -155,7 +155,7 @@ def check_classes(model: JointPMF) -> None:
     PmfError
         If it has traits, or is an average of fits.
     """
-    if model.trait_model is not None or model.origin.get("final"):
+    if model.kind == "traits" or model.origin.get("final"):
         raise PmfError(
             "model has no latent classes of one likelihood: it has traits, or is an average of fits; give latent "
             "classes of fit_em(samples, rank=...)"

@@ -23,6 +23,7 @@ from pmflib.base.replicate_weights import NORMAL_QUANTILE
 from pmflib.base.texts import list_some
 from pmflib.base.wald import WaldTest, adjust_by_holm, find_wald_test
 from pmflib.base.weights import read_shares
+from pmflib.families.forests.tree_pmf import find_parameters
 from pmflib.inference.errors.information import invert_information
 from pmflib.inference.errors.parameter_errors import MAX_ENTRIES
 from pmflib.inference.errors.scores import iterate_scores, list_pmfs, sum_information
@@ -524,7 +525,7 @@ class AssignedRows:
 
     def _follow_model(self, per_class: FloatArray) -> FloatArray:
         """Influence of each row on the results through the model: (n_rows, n_results)."""
-        parameters = self.model.parameters
+        parameters = find_parameters(self.model)
         entries, starts = list_pmfs(parameters)
         none = np.zeros((len(self.rows), len(per_class)))
         if entries.size > MAX_ENTRIES:

@@ -25,6 +25,7 @@ from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.base.replicate_weights import ReplicateWeights
 from pmflib.em.block_source import BlockSource
 from pmflib.families.forests.statistics import TreeParameters
+from pmflib.families.forests.tree_pmf import find_parameters
 from pmflib.inference.errors.covariance import (
     EDGE_MASS,
     EDGE_RATIO,
@@ -137,9 +138,9 @@ def linearise(
 
 def _solve(model: JointPMF, sums: LatentSums, record: ReplicateWeights) -> LinearReplicates:
     """Compute the steps from sums over the samples."""
-    entries, starts = list_pmfs(model.parameters)
+    entries, starts = list_pmfs(find_parameters(model))
     mass = flatten_states(sums.mass)
-    pseudo_counts = find_pseudo_counts(model, model.parameters, mass)
+    pseudo_counts = find_pseudo_counts(model, find_parameters(model), mass)
     curvature = LatentCurvature.find(entries, starts, sums, pseudo_counts)
     totals = np.zeros((record.n_columns, mass.size))
     totals[sums.columns] = flatten_states(sums.totals)
@@ -171,7 +172,7 @@ def move_model(model: JointPMF, found: LinearReplicates) -> tuple[list[JointPMF]
     The models, and the factors of their squared departures in a variance.
     """
     # in proportion, so that what is at 0 stays there
-    ratios = found.steps / list_pmfs(model.parameters)[0]
+    ratios = found.steps / list_pmfs(find_parameters(model))[0]
     scales = np.minimum(SHORT, LEAST_LEFT / np.maximum(-ratios.min(axis=1), LEAST_LEFT))
     whole = np.concatenate([model.prior, model.factors.T.ravel()])
     moved = [

@@ -26,7 +26,6 @@ from pmflib.em.latent_classes import (
     split_members,
 )
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.inference.errors.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics, em_statistics, merge_each, take_logs
@@ -187,7 +186,7 @@ def fit_replicates(
         raise PmfError(f"design is {design!r}; give a pmflib.SurveyDesign")
     if method not in get_args(Method):
         raise PmfError(f"method is {method!r}; give one of {get_args(Method)}")
-    if model.origin.get("final") or isinstance(model, TreePMF) or model.trait_model is not None:
+    if model.origin.get("final") or model.kind != "classes":
         raise PmfError(
             "model is an average of fits, or has forests or traits; a design gives errors of latent classes of one fit"
         )

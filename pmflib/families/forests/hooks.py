@@ -1,0 +1,6 @@
+"""What forests add to the core."""
+
+HOOKS = {
+    "models": {"dependence=tree": "pmflib.families.forests.tree_pmf:TreePMF"},
+    "model_methods": {"edges": "pmflib.families.forests.tree_pmf:list_edges"},
+}
