@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pmflib.base.errors import PmfError
@@ -76,7 +77,10 @@ def _collect(hook: str, features: tuple[str, ...]) -> Offers:
 
 @lru_cache
 def _read_hooks(feature: str) -> Mapping[str, Mapping[str, str]]:
-    if importlib.util.find_spec(f"{feature}.hooks") is None:
+    found = importlib.util.find_spec(feature)
+    # looked for as a file: a feature without hooks is not imported, as it may need what is not installed
+    folders = () if found is None else found.submodule_search_locations or ()
+    if not any((Path(folder) / "hooks.py").is_file() for folder in folders):
         return {}
     hooks: Mapping[str, Mapping[str, str]] = importlib.import_module(f"{feature}.hooks").HOOKS
     return hooks

@@ -8,6 +8,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.base import hooks
+from pmflib.base.errors import StoreError
 from pmflib.base.hooks import Offers
 from pmflib.model import joint_pmf
 from pmflib.model.joint_pmf import find_methods
@@ -46,7 +47,7 @@ def test_load__a_kind_whose_feature_is_not_there_is_refused(tmp_path, monkeypatc
 
     Marked(MODEL.prior, MODEL.factors, MODEL.schema).save(tmp_path / "model")
     monkeypatch.delitem(joint_pmf.CLASSES, "colour=red")
-    with pytest.raises(pmf.StoreError, match="a model of colour 'red', which is not known here"):
+    with pytest.raises(StoreError, match="a model of colour 'red', which is not known here"):
         pmf.JointPMF.load(tmp_path / "model")
 
 
