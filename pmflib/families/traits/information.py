@@ -112,7 +112,9 @@ class ItemInformation(ModelInformation):
         arrays: dict[str, ArrayErrors] = {}
         numbers = list_item_numbers(self.model)
         for name, (values, jacobian) in numbers.items():
-            errors, is_determined = (each.reshape(values.shape) for each in solved.spread(jacobian))
+            errors, is_determined = solved.spread(jacobian)
+            errors = errors.reshape(values.shape)
+            is_determined = is_determined.reshape(values.shape)
             if name == "thresholds":
                 is_moved = _are_moved(self.model, numbers["slopes"][1], solved)
                 is_determined = is_determined & is_moved
@@ -257,8 +259,8 @@ class _ItemSums:
 def _sum_items(group: BlockGroup, model: TraitPMF, design: ItemDesign) -> _ItemSums:
     schema, size = model.schema, design.starts[-1]
     tables = _list_scores(model, design)
-    square = size, size
-    sums = _ItemSums(*map(np.zeros, (square, square, square, size, schema.n_levels)))
+    squares = np.zeros((3, size, size))
+    sums = _ItemSums(*squares, np.zeros(size), np.zeros(schema.n_levels))
     for rows in iterate_item_scores(iterate_distinct(group), model):
         mass = rows.weights[:, None] * rows.posteriors
         sums.gradient[:] += rows.weights @ rows.scores
