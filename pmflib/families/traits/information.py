@@ -260,7 +260,7 @@ def _sum_items(group: BlockGroup, model: TraitPMF, design: ItemDesign) -> _ItemS
     schema, size = model.schema, design.starts[-1]
     tables = _list_scores(model, design)
     squares = np.zeros((3, size, size))
-    sums = _ItemSums(*squares, np.zeros(size), np.zeros(schema.n_levels))
+    sums = _ItemSums(squares[0], squares[1], squares[2], np.zeros(size), np.zeros(schema.n_levels))
     for rows in iterate_item_scores(iterate_distinct(group), model):
         mass = rows.weights[:, None] * rows.posteriors
         sums.gradient[:] += rows.weights @ rows.scores
