@@ -10,183 +10,145 @@
 """
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pmflib import answering as questions
-    from pmflib.answering.weighing import weigh_model
+    from pmflib import answering as answering
+    from pmflib import apps as apps
+    from pmflib import counts as counts
+    from pmflib import em as em
+    from pmflib import families as families
+    from pmflib import fits as fits
+    from pmflib import inference as inference
+    from pmflib import papers as papers
+    from pmflib import surveys as surveys
     from pmflib.apps import crowd
-    from pmflib.apps.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
-    from pmflib.apps.recommending.recommending import measure_recommendations, recommend
-    from pmflib.apps.scoring.file_scoring import score_file
+    from pmflib.apps.estimators import PMFClassifier, PMFImputer
+    from pmflib.base import errors as errors
     from pmflib.base.display.progress_bars import progress
-    from pmflib.base.errors import (
-        ConvergenceWarning,
-        IdentificationWarning,
-        PmfError,
-        RankWarning,
-        SchemaWarning,
-    )
-    from pmflib.counts.marginals import Marginals
+    from pmflib.base.errors import PmfError
     from pmflib.counts.pair_counts import PairCounts, count_pairs
-    from pmflib.counts.triple_counts import count_triples
-    from pmflib.em.stored_samples import StoredSamples
-    from pmflib.families.groups.groups import fit_groups
-    from pmflib.families.panels.fit import fit_transitions
-    from pmflib.families.panels.waves import spread_waves
-    from pmflib.families.traits.item_responses import fit_item_responses
-    from pmflib.families.traits.traits import fit_traits
     from pmflib.fits.fit_result import FitResult
-    from pmflib.fits.from_counts import fit, fit_triples
-    from pmflib.fits.from_samples import distil, fit_em
-    from pmflib.fits.ranks.by_pairs import select_rank
-    from pmflib.fits.ranks.choice import RankChoice
-    from pmflib.inference.checks.bivariate_residuals import bivariate_residuals
-    from pmflib.inference.checks.diagnostics import diagnose
-    from pmflib.inference.checks.rank_tests import likelihood_ratio_test
-    from pmflib.inference.errors.standard_errors import standard_errors
-    from pmflib.inference.imputation.pooling import pool
-    from pmflib.inference.planning.sample_sizes import bound_sample_size, sample_size
-    from pmflib.inference.three_steps.classification import classify
-    from pmflib.inference.three_steps.three_steps import class_regression, distal_outcome
+    from pmflib.fits.from_counts import fit
+    from pmflib.fits.from_samples import fit_em
     from pmflib.model import JointPMF
-    from pmflib.papers.nmf_rank import NMFRank, select_nmf_rank
     from pmflib.schema import Schema, Variable
-    from pmflib.surveys.design.replicates import fit_replicates
-    from pmflib.surveys.design.survey_design import SurveyDesign
-    from pmflib.surveys.margins.samples import RakedDesign, rake
-    from pmflib.surveys.sites.site_counts import read_counts
 
 __all__ = [
-    "ConvergenceWarning",
     "FitResult",
-    "IdentificationWarning",
     "JointPMF",
-    "Marginals",
-    "NMFRank",
     "PMFClassifier",
-    "PMFDensity",
     "PMFImputer",
-    "PMFTransformer",
     "PairCounts",
     "PmfError",
-    "RakedDesign",
-    "RankChoice",
-    "RankWarning",
     "Schema",
-    "SchemaWarning",
-    "StoredSamples",
-    "SurveyDesign",
     "Variable",
-    "bivariate_residuals",
-    "bound_sample_size",
-    "class_regression",
-    "classify",
     "count_pairs",
-    "count_triples",
     "crowd",
-    "diagnose",
-    "distal_outcome",
-    "distil",
     "fit",
     "fit_em",
-    "fit_groups",
-    "fit_item_responses",
-    "fit_replicates",
-    "fit_traits",
-    "fit_transitions",
-    "fit_triples",
-    "likelihood_ratio_test",
-    "measure_recommendations",
-    "pool",
     "progress",
-    "questions",
-    "rake",
-    "read_counts",
-    "recommend",
-    "sample_size",
-    "score_file",
-    "select_nmf_rank",
-    "select_rank",
-    "spread_waves",
-    "standard_errors",
-    "weigh_model",
 ]
 
 _HOMES = {
-    "ConvergenceWarning": "pmflib.base.errors",
     "FitResult": "pmflib.fits.fit_result",
-    "IdentificationWarning": "pmflib.base.errors",
     "JointPMF": "pmflib.model",
-    "Marginals": "pmflib.counts.marginals",
-    "NMFRank": "pmflib.papers.nmf_rank",
     "PMFClassifier": "pmflib.apps.estimators",
-    "PMFDensity": "pmflib.apps.estimators",
     "PMFImputer": "pmflib.apps.estimators",
-    "PMFTransformer": "pmflib.apps.estimators",
     "PairCounts": "pmflib.counts.pair_counts",
     "PmfError": "pmflib.base.errors",
-    "RakedDesign": "pmflib.surveys.margins.samples",
-    "RankChoice": "pmflib.fits.ranks.choice",
-    "RankWarning": "pmflib.base.errors",
     "Schema": "pmflib.schema",
-    "SchemaWarning": "pmflib.base.errors",
-    "StoredSamples": "pmflib.em.stored_samples",
-    "SurveyDesign": "pmflib.surveys.design.survey_design",
     "Variable": "pmflib.schema",
-    "bivariate_residuals": "pmflib.inference.checks.bivariate_residuals",
-    "bound_sample_size": "pmflib.inference.planning.sample_sizes",
-    "class_regression": "pmflib.inference.three_steps.three_steps",
-    "classify": "pmflib.inference.three_steps.classification",
     "count_pairs": "pmflib.counts.pair_counts",
-    "count_triples": "pmflib.counts.triple_counts",
-    "diagnose": "pmflib.inference.checks.diagnostics",
-    "distal_outcome": "pmflib.inference.three_steps.three_steps",
-    "distil": "pmflib.fits.from_samples",
     "fit": "pmflib.fits.from_counts",
     "fit_em": "pmflib.fits.from_samples",
-    "fit_groups": "pmflib.families.groups.groups",
-    "fit_item_responses": "pmflib.families.traits.item_responses",
-    "fit_replicates": "pmflib.surveys.design.replicates",
-    "fit_traits": "pmflib.families.traits.traits",
-    "fit_transitions": "pmflib.families.panels.fit",
-    "fit_triples": "pmflib.fits.from_counts",
-    "likelihood_ratio_test": "pmflib.inference.checks.rank_tests",
-    "measure_recommendations": "pmflib.apps.recommending.recommending",
-    "pool": "pmflib.inference.imputation.pooling",
     "progress": "pmflib.base.display.progress_bars",
-    "rake": "pmflib.surveys.margins.samples",
-    "read_counts": "pmflib.surveys.sites.site_counts",
-    "recommend": "pmflib.apps.recommending.recommending",
-    "sample_size": "pmflib.inference.planning.sample_sizes",
-    "score_file": "pmflib.apps.scoring.file_scoring",
-    "select_nmf_rank": "pmflib.papers.nmf_rank",
-    "select_rank": "pmflib.fits.ranks.by_pairs",
-    "spread_waves": "pmflib.families.panels.waves",
-    "standard_errors": "pmflib.inference.errors.standard_errors",
-    "weigh_model": "pmflib.answering.weighing",
 }
 """Module of each public name. Importing all of them takes 0.3 s, which a command like ``pmf --help`` can avoid."""
 
+_PACKAGES = {
+    "answering": "pmflib.answering",
+    "apps": "pmflib.apps",
+    "counts": "pmflib.counts",
+    "crowd": "pmflib.apps.crowd",
+    "em": "pmflib.em",
+    "errors": "pmflib.base.errors",
+    "families": "pmflib.families",
+    "fits": "pmflib.fits",
+    "inference": "pmflib.inference",
+    "papers": "pmflib.papers",
+    "surveys": "pmflib.surveys",
+}
+"""Public packages: rooms of the core and wings of features, each with public names of its own."""
 
-_FOLDERS = {"crowd": "pmflib.apps.crowd", "questions": "pmflib.answering"}
-"""Public modules."""
+_MOVED = {
+    "ConvergenceWarning": "errors.ConvergenceWarning",
+    "IdentificationWarning": "errors.IdentificationWarning",
+    "Marginals": "counts.Marginals",
+    "NMFRank": "papers.NMFRank",
+    "PMFDensity": "apps.PMFDensity",
+    "PMFTransformer": "apps.PMFTransformer",
+    "RakedDesign": "surveys.RakedDesign",
+    "RankChoice": "fits.RankChoice",
+    "RankWarning": "errors.RankWarning",
+    "SchemaWarning": "errors.SchemaWarning",
+    "StoredSamples": "em.StoredSamples",
+    "SurveyDesign": "surveys.SurveyDesign",
+    "bivariate_residuals": "inference.bivariate_residuals",
+    "bound_sample_size": "inference.bound_sample_size",
+    "class_regression": "inference.class_regression",
+    "classify": "inference.classify",
+    "count_triples": "counts.count_triples",
+    "diagnose": "inference.diagnose",
+    "distal_outcome": "inference.distal_outcome",
+    "distil": "fits.distil",
+    "fit_groups": "families.fit_groups",
+    "fit_item_responses": "families.fit_item_responses",
+    "fit_replicates": "surveys.fit_replicates",
+    "fit_traits": "families.fit_traits",
+    "fit_transitions": "families.fit_transitions",
+    "fit_triples": "fits.fit_triples",
+    "likelihood_ratio_test": "inference.likelihood_ratio_test",
+    "measure_recommendations": "apps.measure_recommendations",
+    "pool": "inference.pool",
+    "questions": "answering",
+    "rake": "surveys.rake",
+    "read_counts": "surveys.read_counts",
+    "recommend": "apps.recommend",
+    "sample_size": "inference.sample_size",
+    "score_file": "apps.score_file",
+    "select_nmf_rank": "papers.select_nmf_rank",
+    "select_rank": "fits.select_rank",
+    "spread_waves": "families.spread_waves",
+    "standard_errors": "inference.standard_errors",
+    "weigh_model": "answering.weigh_model",
+}
+"""Names of version 0.1, which were all at the top, and where they are now."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FOLDERS:
-        return importlib.import_module(_FOLDERS[name])
+    if name in _PACKAGES:
+        return importlib.import_module(_PACKAGES[name])
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("pmflib")
+    if name in _MOVED:
+        warnings.warn(
+            f"pmflib.{name} is deprecated, and is removed in the next version; use pmflib.{_MOVED[name]}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        package, _, attribute = _MOVED[name].partition(".")
+        found = importlib.import_module(_PACKAGES[package])
+        return getattr(found, attribute) if attribute else found
     if name not in _HOMES:
         from pmflib.base.texts import suggest
 
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{suggest(name, __all__)}"
-        )
+        known = (*__all__, *_PACKAGES)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{suggest(name, known)}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -50,7 +50,7 @@ def run_command(folder, *words, code=0):
 
 def same_fit(one, other):
     """Whether two fits are equal to the last bit, and in what they say."""
-    from pmflib.apps.scoring.score_tables import digest_model
+    from pmflib.model.table_makers import digest_model
 
     return digest_model(one.model) == digest_model(other.model) and all(
         getattr(one, name) == getattr(other, name)

@@ -35,8 +35,8 @@ import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.models.targets import read_lines
 from benchmarks.pipeline.weighted_answers import SHAPE, STANDS_FOR
+from pmflib.base import variance
 from pmflib.base.arrays import FloatArray, IntArray
-from pmflib.surveys.design import survey_design
 from pmflib.surveys.design.replicates import Method
 
 N_STRATA, N_UNITS, N_PEOPLE = 5, 20, 20
@@ -305,11 +305,11 @@ def measure_pisa() -> None:
     model = pmf.fit_em(frame, rank=4, weight=design, dependence="none").model
     found = {}
     for name, method, most in (
-        ("to first order", "linear", survey_design.MOST_REPLICATES),
-        ("by refits in groups", "refit", survey_design.MOST_REPLICATES),
+        ("to first order", "linear", variance.MOST_REPLICATES),
+        ("by refits in groups", "refit", variance.MOST_REPLICATES),
         ("by all refits", "refit", design.n_units),
     ):
-        survey_design.MOST_REPLICATES = most
+        variance.MOST_REPLICATES = most
         started = time.process_time()
         replicates = pmf.fit_replicates(model, frame, design, method=method)  # type: ignore[arg-type]
         found[name] = replicates.find_errors(list_parameters)[1]

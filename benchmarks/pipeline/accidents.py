@@ -433,7 +433,7 @@ def run_night(
     folder: Path, pipeline: str, night: int, accident: str, accepts: bool = False
 ) -> Outcome:
     """Run the pipeline once, and read its record."""
-    from pmflib_flows.crowd import crowd_flow
+    from pmflib_flows.crowd.crowd_flow import crowd_flow
     from pmflib_flows.etl import etl
     from pmflib_flows.exit_codes import find_exit_code
 

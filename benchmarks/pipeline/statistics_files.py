@@ -32,9 +32,9 @@ from benchmarks.pipeline.scaling import read_memory
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.options import DatasetOptions, SchemaOptions, make_source
 from pmflib.schema import Schema, Variable
+from pmflib.schema.file_columns import FileColumn
 from pmflib.store.artefacts import Store
 from pmflib.store.table_files import write_file
-from pmflib.surveys.statistics_files.file_columns import FileColumn
 
 N_VARIABLES = 30
 LABELS: dict[float | str, str] = {

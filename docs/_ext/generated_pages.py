@@ -175,11 +175,16 @@ def show_default(field):
     return json.dumps(value, ensure_ascii=False)
 
 
-def list_names(module):
-    """A section for each public name of a module, documented by its docstring."""
-    home = importlib.import_module(module)
+def list_names(*modules):
+    """A section for each public name of some modules, documented by its docstring; those of the top are on its page."""
+    return "\n".join(list_module(each, importlib.import_module(each)) for each in modules)
+
+
+def list_module(module, home):
+    """A section for each public name of a module."""
+    top = set() if module == "pmflib" else set(importlib.import_module("pmflib").__all__)
     lines = []
-    for name in sorted(home.__all__, key=lambda each: (each[0].isupper(), each.lower())):
+    for name in sorted({*home.__all__} - top, key=lambda each: (each[0].isupper(), each.lower())):
         found = getattr(home, name)
         if inspect.ismodule(found):
             continue
@@ -232,7 +237,14 @@ def describe_methods():
 GENERATED = {
     "methods": describe_methods,
     "library": lambda: list_names("pmflib"),
+    "library-core": lambda: list_names(
+        "pmflib.counts", "pmflib.papers", "pmflib.fits", "pmflib.em"
+    ),
     "library-questions": lambda: list_names("pmflib.answering"),
+    "library-surveys": lambda: list_names("pmflib.surveys"),
+    "library-inference": lambda: list_names("pmflib.inference"),
+    "library-families": lambda: list_names("pmflib.families"),
+    "library-apps": lambda: list_names("pmflib.apps"),
     "library-crowd": lambda: list_names("pmflib.apps.crowd"),
     "commands": describe_commands,
     "configuration": describe_configuration,

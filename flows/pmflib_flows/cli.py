@@ -7,37 +7,74 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn, TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from pmflib.base.texts import mask_secrets
-from pmflib_flows.commands.audit import log, verify
-from pmflib_flows.commands.check import check
-from pmflib_flows.commands.copy import copy
-from pmflib_flows.commands.counts import counts
-from pmflib_flows.commands.crowd import crowd
-from pmflib_flows.commands.doctor import doctor
-from pmflib_flows.commands.erase import erase
-from pmflib_flows.commands.history import diff, gc, history
-from pmflib_flows.commands.impute import impute
-from pmflib_flows.commands.infer import infer
-from pmflib_flows.commands.live_model import score
-from pmflib_flows.commands.models import models, promote, rollback
-from pmflib_flows.commands.plan import plan
-from pmflib_flows.commands.query import query
-from pmflib_flows.commands.recommend import recommend
-from pmflib_flows.commands.rejects import quarantine
-from pmflib_flows.commands.report import report
-from pmflib_flows.commands.run import demo, run, status
-from pmflib_flows.commands.schema_file import schema
-from pmflib_flows.commands.three_steps import three_steps
 from pmflib_flows.console import OutputClosedError, cut_message, err
 from pmflib_flows.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED, USAGE, explain
+from pmflib_flows.features import FEATURES
 from pmflib_flows.interruptions import is_interruption
+from pmflib_tasks.feature import Command, Place
+
+CORE = (
+    Command("check", Place("pmflib_flows.commands.check:check"), "Start", 30),
+    Command("run", Place("pmflib_flows.commands.run:run"), "Start", 40),
+    Command("status", Place("pmflib_flows.commands.run:status"), "Start", 50),
+    Command("history", Place("pmflib_flows.commands.history:history"), "Operate", 340),
+    Command("log", Place("pmflib_flows.commands.audit:log"), "Operate", 360),
+    Command("verify", Place("pmflib_flows.commands.audit:verify"), "Operate", 370),
+    Command("quarantine", Place("pmflib_flows.commands.rejects:quarantine"), "Operate", 380),
+    Command("gc", Place("pmflib_flows.commands.history:gc"), "Operate", 400),
+)
+"""Commands of the core; those of the features stand between them."""
+
+
+class Commands(Mapping[str, Any]):
+    """Commands by name, as Typer knows them, in the order of the help; each is imported when it is looked up."""
+
+    def __init__(self) -> None:
+        found = [*CORE, *(command for feature in FEATURES for command in feature.commands)]
+        self._listed = {each.name: each for each in sorted(found, key=lambda each: each.position)}
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Import a command."""
+        if name not in self._loaded:
+            command, holder = self._listed[name], typer.Typer(add_completion=False)
+            found = command.place.load()
+            # with a callback, Typer makes a group even of one command
+            holder.callback()(lambda: None)
+            if isinstance(found, typer.Typer):
+                holder.add_typer(found, name=name, rich_help_panel=command.panel)
+            else:
+                holder.command(name, rich_help_panel=command.panel)(found)
+            self._loaded[name] = get_command(holder).commands[name]  # type: ignore[attr-defined]
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names; nothing is imported."""
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        """Return the number of commands."""
+        return len(self._listed)
+
+
+class CommandGroup(TyperGroup):
+    """Group of the commands of the core and of all features."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = Commands()  # type: ignore[assignment]
+
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="The joint distribution of many categorical variables, from very large logs. Start with `pmf demo`, or with "
     "`pmf infer DATA` and then `pmf run pipeline.toml`.",
     epilog="Exit codes: 0 done, "
@@ -46,32 +83,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-GROUPS: dict[str, tuple[Callable[..., object], ...]] = {
-    "Start": (demo, infer, check, run, status),
-    "Ask": (query, score, impute, recommend, three_steps, report),
-    "Labels": (crowd,),
-    "Operate": (
-        models,
-        promote,
-        rollback,
-        history,
-        diff,
-        log,
-        verify,
-        quarantine,
-        erase,
-        gc,
-        copy,
-        plan,
-        doctor,
-    ),
-}
-"""Commands in the order of the help, which is the order in which a new user meets them."""
-for group, verbs in GROUPS.items():
-    for verb in verbs:
-        app.command(rich_help_panel=group)(verb)
-app.add_typer(schema, name="schema", rich_help_panel="Start")
-app.add_typer(counts, name="counts", rich_help_panel="Operate")
 
 
 @app.callback()

@@ -22,6 +22,7 @@ from pmflib.answering.information import (
     quantile,
     total_variation,
 )
+from pmflib.answering.weighing import weigh_model
 
 __all__ = [
     "Answer",
@@ -37,4 +38,5 @@ __all__ = [
     "odds_ratio",
     "quantile",
     "total_variation",
+    "weigh_model",
 ]

@@ -33,9 +33,9 @@ from pmflib.answering.support import (
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.errors import MemoryPlanError, PmfError
 from pmflib.base.texts import list_near
+from pmflib.base.variance import Variance
 from pmflib.model.conditions import Conditions, describe_conditions
 from pmflib.model.mixture import Mixture
-from pmflib.surveys.design.survey_design import SurveyDesign
 
 MAX_ROWS = 1 << 17
 """Maximum number of rows of an answer; for more, `JointPMF.marginal` returns an array."""
@@ -53,7 +53,7 @@ def ask(
     top: int = 5,
     source: Source = "both",
     level: float = 0.95,
-    design: SurveyDesign | None = None,
+    design: Variance | None = None,
     shift: float | None = None,
 ) -> Answer:
     """Answer a question given as text, from a model and the data that it was fitted to.

@@ -23,6 +23,7 @@ from pmflib.answering.weighted_tables import (
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import PmfError, SchemaError, StoreError
+from pmflib.base.variance import Variance
 from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client
 from pmflib.counts.pair_counts import PairCounts
@@ -33,9 +34,8 @@ from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
 from pmflib.store.sample_blocks import BlockReference, add_sums
+from pmflib.store.stored_variance import StoredVariance, open_variance
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
-from pmflib.surveys.design.sample_designs import StoredDesign
-from pmflib.surveys.design.survey_design import SurveyDesign
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
 """Function that counts the tables of some requests, int64 shaped by the targets' cardinalities, and its samples."""
@@ -77,7 +77,7 @@ class Evidence:
     _standardised: dict[TableRequest, Standardised] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: object, model: Mixture, design: SurveyDesign | None = None) -> Evidence:
+    def of(cls, data: object, model: Mixture, design: Variance | None = None) -> Evidence:
         """Wrap data in memory: co-occurrence counts, or samples as a table or codes.
 
         With a design, tables contain weighted shares times the effective sample size; for weighted counts, Kish's
@@ -122,6 +122,8 @@ class Evidence:
                 "margins)"
             )
         if design is not None:
+            if not isinstance(design, Variance):
+                raise PmfError(f"design is {design!r}; give a pmflib.SurveyDesign")
             if design.n_rows != len(codes):
                 raise PmfError(
                     f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
@@ -226,7 +228,7 @@ class Evidence:
 
 
 def count_designed(
-    codes: IntArray, schema: Schema, design: SurveyDesign, requests: Sequence[TableRequest]
+    codes: IntArray, schema: Schema, design: Variance, requests: Sequence[TableRequest]
 ) -> tuple[list[Any], int]:
     """Count the tables of some requests in effective samples, float64; also return the total number of samples.
 
@@ -351,11 +353,11 @@ def open_evidence(
     return Evidence(schema, n_rows, is_weighted, *known)
 
 
-def _open_design(store: Store, dataset: Reference | None) -> StoredDesign | None:
+def _open_design(store: Store, dataset: Reference | None) -> StoredVariance | None:
     """Return the design of a dataset with sampling units or replicate weights; None without these or the dataset."""
     if dataset is None or store.find(dataset.identity) is None:
         return None
-    return StoredDesign.open(store, dataset)
+    return open_variance(store, dataset)
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:

@@ -21,10 +21,10 @@ from pmflib.answering.weighted_tables import count_stored_tables
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import PmfError
+from pmflib.base.variance import Variance, weigh_samples
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
 from pmflib.store.sample_blocks import BlockReference
-from pmflib.surveys.design.survey_design import SurveyDesign, weigh_samples
 
 AnyModel = TypeVar("AnyModel", bound=JointPMF)
 
@@ -40,8 +40,8 @@ def weigh_model(
     unseen: object,
     *,
     rng: int = 0,
-    design: SurveyDesign | None = None,
-    unseen_design: SurveyDesign | None = None,
+    design: Variance | None = None,
+    unseen_design: Variance | None = None,
 ) -> AnyModel:
     """Learn how many rows a model counts for beside the counts in answers.
 
@@ -128,7 +128,7 @@ def _keep(model: AnyModel, found: EquivalentSamples) -> AnyModel:
 def _weigh_designed(
     model: AnyModel,
     samples: tuple[object, object],
-    designs: tuple[SurveyDesign | None, SurveyDesign | None],
+    designs: tuple[Variance | None, Variance | None],
     rng: int,
 ) -> AnyModel:
     """Learn the weight of a model in effective samples."""

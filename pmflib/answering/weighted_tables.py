@@ -32,7 +32,7 @@ from pmflib.store.sample_blocks import (
     read_blocks,
     restore_units,
 )
-from pmflib.surveys.design.sample_designs import StoredDesign, StoredReplicates
+from pmflib.store.stored_variance import StoredReplicates, StoredVariance
 
 SQUARES_BITS = 61
 """Bits of the sums of squared weights."""
@@ -150,7 +150,7 @@ def count_stored_tables(
     client: Client = None,
     budget: float | None = None,
     digest: str = "",
-    design: StoredDesign | None = None,
+    design: StoredVariance | None = None,
 ) -> StoredTableCounts:
     """Count tables among stored samples, or among those of some blocks if all would take too long.
 

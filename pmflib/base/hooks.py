@@ -4,7 +4,7 @@ A feature is a package of a wing, listed in `pmflib.features.FEATURES`; `pmflib.
 that offer something to lower ones. Its module ``hooks`` may have a table ``HOOKS``: by hook and name, an object as
 ``"module:name"``, which is imported when it is first used.
 
->>> HOOKS = {"readers": {".sav": "pmflib.surveys.statistics_files.statistics_files:read_sav"}}
+>>> HOOKS = {"readers": {"sav": "pmflib.surveys.statistics_files.statistics_files:READER"}}
 """
 
 from __future__ import annotations

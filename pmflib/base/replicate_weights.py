@@ -51,7 +51,17 @@ class ReplicateWeights:
     def of_units(
         cls, strata: IntArray, degrees: int | None = None, notes: tuple[str, ...] = ()
     ) -> ReplicateWeights:
-        """Record of the jackknife of sampling units; degrees of freedom default to units less strata."""
+        """Record of the jackknife of sampling units; degrees of freedom default to units less strata.
+
+        Raises
+        ------
+        PmfError
+            If there is a single unit.
+        """
+        if strata.size < 2:
+            raise PmfError(
+                "all rows are one sampling unit, which shows no spread; a variance takes two"
+            )
         n_each = np.bincount(strata)
         factors = (n_each / (n_each - 1))[strata]
         known = strata.size - n_each.size if degrees is None else degrees

@@ -61,6 +61,15 @@ def unify_texts(texts: Iterable[str]) -> dict[str, str]:
     return {text: first.setdefault(fold_text(text), text) for text in texts}
 
 
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key that compares numbers inside names by value."""
+    parts = []
+    for digits, text in re.findall(r"0*([0-9]+)|([^0-9]+)", name):
+        # without leading zeros, the longer number is the greater one
+        parts.append((0, len(digits), digits) if digits else (1, 0, text))
+    return (*parts, (-1, 0, name))
+
+
 def list_some(names: Sequence[str], n_most: int = 6, between: str = ", ") -> str:
     """Join names in one line; long lists are abbreviated with the number of omitted names.
 

@@ -32,8 +32,8 @@ from pmflib.counts.stored_tables import (
     StoredTables,
 )
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BLOCK_COST,
     COUNTING_COARSENESS,

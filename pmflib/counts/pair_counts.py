@@ -15,6 +15,7 @@ from pmflib.base.display.progress import working
 from pmflib.base.display.summary import Summarised, Summary, format_count
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.hashing import assign_folds
+from pmflib.base.hooks import find_offers
 from pmflib.base.weights import Weights, WeightSums, read_weights
 from pmflib.counts.block_counting import add_block, add_weighted_rows, choose_fold_planes
 from pmflib.counts.folds import (
@@ -27,7 +28,6 @@ from pmflib.counts.folds import (
 from pmflib.counts.stored_tables import KIND, CountsWriter, StoredTables
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
-from pmflib.surveys.sites.site_files import write_site
 
 if TYPE_CHECKING:
     from pmflib.base.display.drawing import Axes
@@ -131,7 +131,7 @@ class PairCounts(FoldedCounts, Summarised):
         writer.close()
 
     def export(self, path: str | Path, minimum: int = 1, *, seed: int | None = None) -> str:
-        """Write the counts to a file for others, who add them to theirs with `pmflib.read_counts`; it has no rows.
+        """Write the counts to a file without rows; others add them to theirs with `pmflib.read_counts`.
 
         The file is Parquet: a row for every cell above 0 with the names of its levels, and the schema, the numbers of
         rows and a digest as metadata.
@@ -162,9 +162,15 @@ class PairCounts(FoldedCounts, Summarised):
         Notes
         -----
         Rounding hides numbers of rows, not what all rows with a rare level have in common: merge rare levels before
-        counting. See `pmflib.surveys.sites.disclosure_control.round_tables` for the method.
+        counting.
         """
-        return write_site(self, Path(path), minimum=minimum, seed=seed)
+        write = find_offers("count_files").get("export")
+        if write is None:
+            raise PmfError(
+                "no feature of this installation writes counts for others; PairCounts.save keeps them"
+            )
+        digest: str = write(self, Path(path), minimum=minimum, seed=seed)
+        return digest
 
     @classmethod
     def load(cls, path: str | Path) -> PairCounts:

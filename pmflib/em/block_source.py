@@ -30,8 +30,8 @@ from pmflib.em.blocks import (
     score_under_classes,
 )
 from pmflib.em.memory import choose_tasks, share_models
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.file_digests import name_content
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BlockGroup,
     BlockReference,

@@ -16,6 +16,7 @@ from pmflib.base.display.progress import reports_progress
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.methods import MEMBER_START_METHODS
 from pmflib.base.pseudo_counts import check_rank, warn_of_rank
+from pmflib.base.variance import weigh_samples
 from pmflib.base.weights import note_weights
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.pair_counts import PairCounts
@@ -30,7 +31,6 @@ from pmflib.fits.ranks.selection import select, split_for_choice
 from pmflib.fits.starts import PreparedStart, StoredCounts, load_counts
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.surveys.design.survey_design import weigh_samples
 
 BUDGET = 30.0
 """Processor time for the choice of kind and rank, seconds, according to cost models (`pmflib.fits.ranks.fit_runs`),

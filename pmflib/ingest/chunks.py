@@ -137,8 +137,6 @@ FORMATS = {
     ".xpt": "xpt",
 }
 """Formats by suffix; files of other names are CSV."""
-STATISTICS = ("sav", "dta", "sas7bdat", "por", "xpt")
-"""Formats of SPSS, Stata and SAS."""
 
 
 def find_format(source: Source, config: SourceOptions) -> str:
@@ -156,11 +154,6 @@ def is_text(source: Source, config: SourceOptions) -> bool:
 def is_parquet(source: Source, config: SourceOptions) -> bool:
     """Whether a file is read as Parquet."""
     return find_format(source, config) == "parquet"
-
-
-def is_statistics(source: Source, config: SourceOptions) -> bool:
-    """Whether a file is read as one of SPSS, Stata or SAS."""
-    return find_format(source, config) in STATISTICS
 
 
 def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) -> list[int]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pmflib.base.errors import SchemaError, SourceError
 from pmflib.base.machine import make_private_folder
+from pmflib.ingest.column_values import count_values
 from pmflib.ingest.csv.sniffing import check_reading
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.quarantine import QUARANTINE
@@ -22,7 +23,6 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema, Variable
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import UNKNOWN
-from pmflib.surveys.drafting.schema_draft import count_values
 
 EXAMPLES = 3
 """Number of example rows per reason and file."""

@@ -1,22 +1,28 @@
-"""Read the rows of raw files in batches, with their row numbers: CSV, Parquet, and files of SPSS, Stata and SAS."""
+"""Read the rows of raw files in batches, with their row numbers, by a reader for each format: CSV and Parquet.
+
+Features offer readers of other formats under the hook ``"readers"``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.base.errors import SourceError
-from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, is_parquet, is_statistics
+from pmflib.base.hooks import find_offers
+from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, find_format
 from pmflib.ingest.csv.rows import UndecodableHeaderError, read_csv_rows, read_header
 from pmflib.ingest.csv.sniffing import follow_file
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
+from pmflib.schema.file_columns import FileColumn
 from pmflib.schema.tables import find_type_fault, simplify
 from pmflib.store.parquet_batches import read_batches
-from pmflib.surveys.statistics_files.statistics_files import read_file_columns, read_statistics_rows
 
 PARQUET_CELLS = 1 << 21
 """Number of cells of a batch of Parquet; fixed, so that results do not depend on the machine."""
@@ -31,24 +37,62 @@ FREE_GROUP_BYTES, MOST_EXPANSION = 256 << 20, 1000
 eight answers of 1 % each, which hardly any survey has, take 1.5 bits an answer at best: 12 rows a byte."""
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Reads the files of a format.
+
+    Parameters
+    ----------
+    read_names
+        Names of the columns of a file, in order, given the file and its options.
+    read_rows
+        Batches of some columns of a file, given the file, its options, the columns, the chunk to read (None for all)
+        and the columns of levels: see `read_rows`.
+    read_declared
+        What a file says of its columns, by their names in order; formats that say nothing have none.
+    """
+
+    read_names: Callable[[Source, SourceOptions], list[str]]
+    read_rows: Callable[
+        [Source, SourceOptions, Sequence[str], FileChunk | None, Sequence[str]], Iterator[RawRows]
+    ]
+    read_declared: Callable[[Source, SourceOptions], Mapping[str, FileColumn]] = (
+        lambda source, config: MappingProxyType({})
+    )
+
+
+def _find_reader(source: Source, config: SourceOptions) -> Reader:
+    name, offers = find_format(source, config), find_offers("readers")
+    reader: Reader | None = READERS.get(name) or offers.get(name)
+    if reader is None:
+        raise SourceError(
+            f"{source.name}: no feature of this installation reads files of format {name!r}; convert it to one of "
+            f"{', '.join((*READERS, *offers))}"
+        )
+    return reader
+
+
 def read_columns(source: Source, config: SourceOptions) -> list[str]:
     """Read the names of a file's columns.
 
     Raises
     ------
     SourceError
-        If the file cannot be read, or has no header and no columns are configured.
+        If the file cannot be read, no reader of its format is installed, or it has no header and no columns are
+        configured.
     """
-    if is_parquet(source, config):
-        with open_source(source, unpack=False) as stream:
-            return list(_open_parquet(source, stream).schema_arrow.names)
-    if is_statistics(source, config):
-        return list(read_file_columns(source, config))
-    try:
-        header = read_header(source, config)
-    except UndecodableHeaderError:
-        header = []
-    return header if len(header) > 1 else read_header(source, follow_file(source, config))
+    return _find_reader(source, config).read_names(source, config)
+
+
+def read_declared(source: Source, config: SourceOptions) -> Mapping[str, FileColumn]:
+    """Read what a file says of its columns, by their names in order; empty for CSV and Parquet.
+
+    Raises
+    ------
+    SourceError
+        As for `read_columns`.
+    """
+    return _find_reader(source, config).read_declared(source, config)
 
 
 def read_rows(
@@ -87,15 +131,7 @@ def read_rows(
         If a column is missing or duplicated, the file is truncated, damaged or of another format, a quotation mark is
         never closed, or the digest of the file differs.
     """
-    if is_parquet(source, config):
-        batches = _read_parquet_rows(
-            source, columns, None if chunk is None else chunk.groups, coded
-        )
-    elif is_statistics(source, config):
-        batches = read_statistics_rows(source, config, columns, coded)
-    else:
-        batches = read_csv_rows(source, config, columns, chunk, follow=follow_file)
-    for raw in batches:
+    for raw in _find_reader(source, config).read_rows(source, config, columns, chunk, coded):
         yield raw
         if on_rows is not None:
             on_rows(raw.batch.num_rows + len(raw.ragged))
@@ -146,7 +182,11 @@ def count_group_rows(source: Source) -> list[int]:
 
 
 def _read_parquet_rows(
-    source: Source, columns: Sequence[str], groups: range | None, coded: Sequence[str]
+    source: Source,
+    config: SourceOptions,
+    columns: Sequence[str],
+    chunk: FileChunk | None,
+    coded: Sequence[str],
 ) -> Iterator[RawRows]:
     with open_source(source, unpack=False) as stream:
         file = _open_parquet(source, stream)
@@ -161,8 +201,8 @@ def _read_parquet_rows(
             # nested and missing columns, for which Arrow would raise a KeyError, were rejected above
             file = _open_parquet(source, stream, dictionaries)
         size = max(1, min(PARQUET_ROWS, PARQUET_CELLS // max(1, len(columns))))
-        metadata, asked = file.metadata, groups
-        groups = range(metadata.num_row_groups) if groups is None else groups
+        metadata, asked = file.metadata, None if chunk is None else chunk.groups
+        groups = range(metadata.num_row_groups) if asked is None else asked
         first = 1 + sum(metadata.row_group(index).num_rows for index in range(groups.start))
         stop = first + sum(metadata.row_group(index).num_rows for index in groups)
         batches = read_batches(file, size, groups=groups, columns=list(columns))
@@ -188,3 +228,33 @@ def _read_parquet_rows(
     if source.digest and asked is None:
         # Parquet is not read sequentially, and so is hashed separately
         source.check(digest_source(source))
+
+
+def _read_parquet_names(source: Source, config: SourceOptions) -> list[str]:
+    with open_source(source, unpack=False) as stream:
+        return list(_open_parquet(source, stream).schema_arrow.names)
+
+
+def _read_csv_names(source: Source, config: SourceOptions) -> list[str]:
+    try:
+        header = read_header(source, config)
+    except UndecodableHeaderError:
+        header = []
+    return header if len(header) > 1 else read_header(source, follow_file(source, config))
+
+
+def _read_csv_rows(
+    source: Source,
+    config: SourceOptions,
+    columns: Sequence[str],
+    chunk: FileChunk | None,
+    coded: Sequence[str],
+) -> Iterator[RawRows]:
+    return read_csv_rows(source, config, columns, chunk, follow=follow_file)
+
+
+READERS: dict[str, Reader] = {
+    "csv": Reader(_read_csv_names, _read_csv_rows),
+    "parquet": Reader(_read_parquet_names, _read_parquet_rows),
+}
+"""Readers by format, without those that features offer."""

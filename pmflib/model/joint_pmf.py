@@ -16,7 +16,7 @@ from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.hooks import Offers, find_offers
 from pmflib.model.mixture import Arrays, Mixture
 from pmflib.schema import Schema
-from pmflib.store.bucket.caches import find_local_path
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,13 +15,12 @@ import pyarrow as pa
 
 from pmflib.base.arrays import IntArray, find_extremes, name_type
 from pmflib.base.display.summary import Summarised, Summary
-from pmflib.base.errors import SchemaError, SchemaWarning
+from pmflib.base.errors import SchemaError
+from pmflib.base.hooks import find_offers
 from pmflib.base.json_files import read_json
-from pmflib.base.texts import abridge_names, list_some, suggest, suggest_file
+from pmflib.base.texts import abridge_names, suggest, suggest_file
 from pmflib.schema.tables import as_arrow, has_gaps, name_columns
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
-from pmflib.surveys.drafting.inference import Proposal
-from pmflib.surveys.drafting.table_draft import propose_variables
 
 SHOWN = 6
 """Number of variables in the short form of a schema."""
@@ -274,32 +272,22 @@ class Schema(Summarised):
         if isinstance(table, np.ndarray):
             if split:
                 raise SchemaError(f"split names columns, {list(split)}; give a table with names")
-            return cls._infer_array(table, max_levels, bins)
-        columns = as_arrow(table)
-        if not columns.num_columns:
-            raise SchemaError("the table has no columns; give one with a column for each variable")
-        proposals = propose_variables(
-            columns,
-            missing=missing,
-            max_levels=max_levels,
-            bins=bins,
-            split=split,
-            absent=absent,
-        )
-        kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
-        left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
-        if not kept:
+            if (found := cls._infer_codes(table)) is not None:
+                return found
+        draft = find_offers("drafts").get("tables")
+        if draft is None:
             raise SchemaError(
-                f"no column can be a variable: column {list_some(left, 4, '; column ')}; or raise "
-                f"max_levels={max_levels}"
+                "no feature of this installation infers a schema from values; make one by "
+                "pmflib.Schema.from_cardinalities, pmflib.Schema.load, or of pmflib.Variable(name, levels)"
             )
-        for text in _list_doubts(columns.num_rows, left, proposals):
-            warnings.warn(text, SchemaWarning, stacklevel=2)
-        return cls(kept, missing=tuple(missing))
+        inferred: Schema = draft(
+            table, missing=missing, max_levels=max_levels, bins=bins, split=split, absent=absent
+        )
+        return inferred
 
     @classmethod
-    def _infer_array(cls, table: np.ndarray[Any, Any], max_levels: int, bins: int) -> Schema:
-        """Infer the schema of answers; those that are 0, 1, ... without gaps equal their codes."""
+    def _infer_codes(cls, table: np.ndarray[Any, Any]) -> Schema | None:
+        """Make the schema of answers that are 0, 1, ... without gaps and so equal their codes; None for others."""
         if table.ndim == 2 and table.size and np.issubdtype(table.dtype, np.integer):
             highest = table.max(axis=0).astype(np.int64)
             gaps = [
@@ -313,20 +301,7 @@ class Schema(Summarised):
                     f"0 to {highest[gaps[0]]}; of answers give array.astype(int), of codes also a schema, "
                     "pmflib.Schema.from_cardinalities([...])"
                 )
-        columns = name_columns(table)
-        proposals = propose_variables(
-            columns,
-            missing=("",),
-            max_levels=max_levels,
-            bins=bins,
-            finds_codes=False,
-            finds_identifiers=False,
-        )
-        for name, each in proposals.items():
-            if each.variable is None:
-                raise SchemaError(f"column {name[1:]} of the array is {each.note}")
-        kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
-        return cls(kept, missing=("",), has_answers=True)
+        return None
 
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
@@ -549,23 +524,3 @@ class Schema(Summarised):
         except ValueError as error:
             raise SchemaError(f"schema file {str(path)!r} is not JSON: {error}") from None
         return cls.from_json(data)
-
-
-def _list_doubts(
-    n_rows: int, left: Sequence[str], proposals: Mapping[str, Proposal]
-) -> Iterator[str]:
-    """Yield warnings about a schema inferred in memory."""
-    if left:
-        yield f"column {list_some(left, 8, '; column ')}"
-    if n_rows == 1:
-        yield (
-            "the table has one row: each variable has the one level of that row; draft the schema from more rows, or "
-            "make it of pmflib.Variable(name, levels)"
-        )
-    strays = {name: each.strays for name, each in proposals.items() if each.strays}
-    for name, words in list(strays.items())[:8]:
-        yield (
-            f"column {name!r}: {sum(words.values()):,} values among numbers are words, "
-            f"{list_some([repr(word) for word in words])}, and count as missing; correct them in the table, or put a "
-            "pmflib.Variable with them among its levels into the Schema"
-        )

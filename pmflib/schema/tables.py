@@ -18,7 +18,9 @@ from pmflib.base.arrays import FloatArray, name_type
 from pmflib.base.errors import SchemaError
 from pmflib.base.texts import abridge_names
 from pmflib.schema.variable import MISSING, as_text, is_absent, read_number
-from pmflib.surveys.drafting.table_draft import CATEGORIES
+
+CATEGORIES = b"pmflib.categories"
+"""Metadata of fields whose dictionary declares all levels of the column, in order."""
 
 
 def as_arrow(

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from pmflib.base.arrays import FloatArray
 from pmflib.base.errors import SchemaError
+from pmflib.schema.intervals import read_interval
 from pmflib.schema.variable import as_text, is_absent, read_number
-from pmflib.surveys.drafting.level_order import read_interval
 
 MAX_TRACKED = 50_000
 """Largest number of distinct values that are counted; columns with more are continuous, identifiers or free text."""

@@ -16,12 +16,12 @@ from typing import Annotated, Any, TypeAlias
 
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.json_records import from_json
-from pmflib.store.bucket.caches import StoreCache, open_cache
 from pmflib.store.checkpoints import KIND_FILE, claim_work
 from pmflib.store.file_digests import FOLDER_DIGITS, Digest, find_changes, seal, unseal, write_list
 from pmflib.store.leases import drop_leases, find_own_lease, hold_lease, list_leases
-from pmflib.store.objects.addresses import is_bucket, open_objects
+from pmflib.store.objects.addresses import open_objects
 from pmflib.store.objects.interface import LIST_FILE, Objects, call_in_parallel
+from pmflib.store.objects.local_files import open_cache
 from pmflib.store.objects.local_folder import (
     close_tree,
     find_holder,
@@ -181,10 +181,9 @@ class Store:
     def __init__(self, root: str | Path) -> None:
         self.objects: Objects = open_objects(root)
         self.address = self.objects.address
-        self._cache: StoreCache | None = None
-        if is_bucket(root):
+        self._cache = open_cache(self.objects)
+        if self._cache is not None:
             self.name = self.address
-            self._cache = open_cache(self.address)
             self.root = self._cache.root
             return
         self.root = Path(root)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.store.bucket.caches import find_cache_above, find_cache_of_work, find_local_path
+from pmflib.store.objects.local_files import find_cache, find_local_path
 from pmflib.store.objects.local_folder import lock_folder, make_folder, mark_draft, replace_file
 
 KIND_FILE = ".kind"
@@ -84,7 +84,7 @@ def save_bytes(path: Path, content: bytes) -> None:
         except FileNotFoundError:
             continue
         break
-    if (cache := find_cache_of_work(path)) is not None:
+    if (cache := find_cache(path)) is not None:
         cache.keep_checkpoint(path, KIND_FILE)
 
 
@@ -108,7 +108,7 @@ def find_out(name: str) -> Path:
 
 def has_arrived(path: Path) -> bool:
     """Whether a file is complete, here or in the bucket, from which it is fetched."""
-    cache = find_cache_above(path)
+    cache = find_cache(path)
     if path.exists() or cache is None:
         return path.exists()
     return bool(cache.fetch_loose([cache.name_objects(path)]))
@@ -116,13 +116,13 @@ def has_arrived(path: Path) -> bool:
 
 def hand_in(path: Path) -> None:
     """Upload a complete file for the stage that needs it, if the store is in a bucket."""
-    if (cache := find_cache_above(path)) is not None:
+    if (cache := find_cache(path)) is not None:
         cache.objects.put_file(cache.name_objects(path), path)
 
 
 def gather_in(folder: Path) -> Path:
     """Fetch the files that workers have written into a folder; return the folder."""
-    if (cache := find_cache_above(folder)) is not None:
+    if (cache := find_cache(folder)) is not None:
         found = cache.objects.list_objects(cache.name_objects(folder))
         cache.fetch_loose([each.name for each in found if not (cache.root / each.name).is_file()])
     return folder
@@ -130,6 +130,6 @@ def gather_in(folder: Path) -> Path:
 
 def drop_arrived(folder: Path) -> None:
     """Delete the uploaded files of workers; local files stay."""
-    if (cache := find_cache_above(folder)) is not None:
+    if (cache := find_cache(folder)) is not None:
         found = cache.objects.list_objects(cache.name_objects(folder))
         cache.objects.delete([each.name for each in found])

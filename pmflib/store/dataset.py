@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import Block, DenseBlock, concatenate_blocks
 from pmflib.base.errors import StoreError
+from pmflib.base.hooks import find_offers
 from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
 from pmflib.base.weights import WeightSums
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.bucket.caches import find_local_path, name_for_workers
 from pmflib.store.file_digests import read_checked
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.run_records import InputFile
 from pmflib.store.sample_blocks import (
     SUMS,
@@ -36,12 +37,13 @@ from pmflib.store.sample_blocks import (
     sum_units,
     unpack_sums,
 )
-from pmflib.surveys.margins.stored_weights import RAKING
 
 SAMPLES = "samples"
 """Name of the Zarr group of samples in a partition."""
 CONTENT = "dataset.json"
 """File with the description of a dataset."""
+OWN_CONTENT = frozenset(("partitions", "keys", "files", "origin", "account"))
+"""Keys of the description, beside one of reweighting: see `write_layers`."""
 LEVEL_COUNTS = "level_counts.npy"
 """File in the artefact of a raw file with the number of encoded rows with each level, before duplicates are dropped:
 int64 of shape (n_levels,)."""
@@ -189,7 +191,7 @@ def write_layers(
     account: Mapping[str, Any],
     files: Sequence[FileStep] = (),
     origin: Mapping[str, Any] | None = None,
-    raking: Mapping[str, Any] | None = None,
+    reweighting: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the list of partitions, the table of their blocks, and the account of rows.
 
@@ -205,9 +207,9 @@ def write_layers(
         Raw files, sorted by name.
     origin
         Options that a dataset built upon this one must share, plain JSON types.
-    raking
-        How its weights were raked and the record of raked replicates, plain JSON types; None if weights are as stored.
-        Factors are in the group `pmflib.surveys.margins.stored_weights.RAKING` beside.
+    reweighting
+        By a name of the hook ``"stored_weights"``, which is that of a Zarr group beside: what is known of the weights
+        that the dataset has in place of those of its samples, plain JSON types; None if weights are as stored.
     """
     content = {
         "partitions": [asdict(layer.partition) for layer in layers],
@@ -215,7 +217,7 @@ def write_layers(
         "files": [asdict(file) for file in files],
         "origin": dict(origin or {}),
         "account": dict(account),
-        **({} if raking is None else {"raking": dict(raking)}),
+        **(reweighting or {}),
     }
     (path / CONTENT).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
     # in one table, so that planning need not open every partition
@@ -428,8 +430,7 @@ def _list_blocks(
     """Blocks of some folds or all, with the indices of their partitions."""
     paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
-    raked = "raking" in read_content(store, dataset)
-    raking = f"{store.address}/{dataset.path}/{RAKING}" if raked else None
+    reweighting = _find_reweighting(store, dataset)
     chosen = _read_table(store, dataset, BLOCKS)
     if folds is not None:
         chosen = chosen.filter(pc.is_in(chosen["fold"], pa.array(list(folds), pa.int64())))
@@ -438,9 +439,23 @@ def _list_blocks(
     for index, start, stop, fold, n_observed, nbytes, *sums in zip(*columns, strict=True):
         gone = _take_between(superseded.get(index), start, stop)
         sizes = start, stop, fold, n_observed, nbytes
-        block = BlockReference(paths[index], *sizes, gone, unpack_sums(sums), raking=raking)
+        block = BlockReference(
+            paths[index], *sizes, gone, unpack_sums(sums), reweighting=reweighting
+        )
         found.append((index, block))
     return found
+
+
+def _find_reweighting(store: Store, dataset: Reference) -> str | None:
+    """Path or URL of the group by which a dataset changes its weights; None if they are as stored."""
+    for kind in sorted(read_content(store, dataset).keys() - OWN_CONTENT):
+        if kind not in find_offers("stored_weights"):
+            raise StoreError(
+                f"dataset {dataset.digest[:12]} changes the weights of its samples by {kind!r}, which no feature of "
+                "this installation does; add it to pmflib.features.FEATURES"
+            )
+        return f"{store.address}/{dataset.path}/{kind}"
+    return None
 
 
 def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:

@@ -15,9 +15,8 @@ from typing import Annotated, Any, TypeAlias
 from pmflib.base.errors import StoreError
 from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
-from pmflib.store.bucket.caches import StoreCache, find_cache
-from pmflib.store.bucket.packs import is_inner
-from pmflib.store.objects.interface import LIST_FILE, Objects
+from pmflib.store.objects.interface import LIST_FILE, FileCache, Objects, is_inner
+from pmflib.store.objects.local_files import find_cache
 from pmflib.store.objects.local_folder import digest_file, digest_files, read_file_ranges
 
 FOLDER_DIGITS = 24
@@ -61,7 +60,7 @@ def find_artefact(path: Path) -> Path | None:
             continue
         if (folder / LIST_FILE).is_file():
             return folder
-        cache = find_cache(folder.parent.parent)
+        cache = find_cache(folder)
         if cache is not None and cache.fetch_list(folder):
             return folder
         if (folder.parent.parent / "manifest").is_dir():
@@ -85,12 +84,12 @@ def read_list(folder: Path) -> Mapping[str, str]:
     StoreError
         If the list is damaged or does not match the name of the folder.
     """
-    if (cache := find_cache(folder.parent.parent)) is not None:
+    if (cache := find_cache(folder)) is not None:
         return _read_cached_list(cache, folder)
     return _read_list_here(folder)
 
 
-def _read_cached_list(cache: StoreCache, folder: Path) -> Mapping[str, str]:
+def _read_cached_list(cache: FileCache, folder: Path) -> Mapping[str, str]:
     """Read the list of a cached artefact; a damaged one is dropped and fetched again, once."""
     for is_last in (False, True):
         cache.fetch_list(folder)
@@ -156,7 +155,7 @@ def fetch_files(folder: Path, names: Iterable[str]) -> None:
     StoreError
         If a file is lost or damaged in the bucket.
     """
-    if (cache := find_cache(folder.parent.parent)) is not None:
+    if (cache := find_cache(folder)) is not None:
         cache.fetch_files(folder, read_list(folder), names)
 
 
@@ -168,7 +167,7 @@ def fetch_all(path: Path, names: Iterable[str] = (".",)) -> Path:
     The folder.
     """
     folder = find_artefact(path)
-    if folder is not None and find_cache(folder.parent.parent) is not None:
+    if folder is not None and find_cache(folder) is not None:
         names_below = [(path / name).relative_to(folder).as_posix() for name in names]
         below = tuple("" if location == "." else f"{location}/" for location in names_below)
         fetch_files(folder, [each for each in read_list(folder) if f"{each}/".startswith(below)])
@@ -184,7 +183,7 @@ def holds(path: Path) -> bool:
         folder = find_artefact(path)
     except StoreError:
         return False
-    if folder is None or find_cache(folder.parent.parent) is None:
+    if folder is None or find_cache(folder) is None:
         return path.exists()
     name = path.relative_to(folder).as_posix()
     return name == "." or any(f"{each}/".startswith(f"{name}/") for each in read_list(folder))
@@ -204,7 +203,7 @@ def read_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes
         return read_file_ranges(path, ranges)
     except FileNotFoundError:
         folder = find_artefact(path)
-        cache = None if folder is None else find_cache(folder.parent.parent)
+        cache = None if folder is None else find_cache(folder)
         if cache is None:
             raise
         return cache.read_ranges(path, ranges)
@@ -310,7 +309,7 @@ def _check(folder: Path, path: Path, expected: str) -> None:
 
 def _compare(folder: Path, path: Path, expected: str, digest: Callable[[], str]) -> None:
     """Compare the digest of a file; a damaged file in a cache is fetched again, once."""
-    cache, name = find_cache(folder.parent.parent), path.relative_to(folder).as_posix()
+    cache, name = find_cache(folder), path.relative_to(folder).as_posix()
     for is_last in (cache is None, True):
         try:
             if cache is not None:
@@ -338,7 +337,7 @@ def _describe(folder: Path) -> str:
 
 
 def _remedy(folder: Path) -> str:
-    location, cache = f"{folder.parent.name}/{folder.name}", find_cache(folder.parent.parent)
+    location, cache = f"{folder.parent.name}/{folder.name}", find_cache(folder)
     store = str(folder.parent.parent) if cache is None else cache.address
     return f"to rebuild the artefact, delete folder {location} of store {store!r} and run again"
 

@@ -420,7 +420,7 @@ def describe_loss(store: Store, name: str) -> str:
         return ""
     return (
         f"record {last} of {name!r}, the newest, is gone: the live model is taken from older records, if any; "
-        "`pmf verify` names what is missing, and `pmf copy` restores it from a copy of the store"
+        "`pmf verify` names what is missing; restore it from a copy of the store"
     )
 
 

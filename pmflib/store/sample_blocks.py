@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock, SparseBlock
+from pmflib.base.hooks import find_offers
 from pmflib.base.weights import Weights, WeightSums
-from pmflib.store.bucket.caches import find_local_path, name_for_workers
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
     CHUNK_BYTES,
     open_group,
@@ -21,7 +22,6 @@ from pmflib.store.zarr_arrays import (
     read_arrays,
     refuse_damage,
 )
-from pmflib.surveys.margins.stored_weights import RakedWeights, open_raking
 
 if TYPE_CHECKING:
     import zarr
@@ -68,8 +68,9 @@ class BlockReference:
     scale
         Factor for weights in units when the block is read: 1 gives whole numbers, for counting; None ignores weights,
         so that each row is one sample.
-    raking
-        Path or URL of the factors of a raked dataset; None if weights are read as they are stored.
+    reweighting
+        Path or URL of a Zarr group by which the dataset changes its weights, a `StoredWeights`; None if weights are
+        read as they are stored.
     """
 
     path: str
@@ -81,7 +82,7 @@ class BlockReference:
     superseded: IntArray | None = field(default=None, compare=False)
     weights: WeightSums | None = field(default=None, compare=False)
     scale: float | None = field(default=1.0, compare=False)
-    raking: str | None = field(default=None, compare=False)
+    reweighting: str | None = field(default=None, compare=False)
 
     @property
     def n_rows(self) -> int:
@@ -115,7 +116,7 @@ class BlockReference:
             self.superseded,
             self.weights,
             self.scale,
-            self.raking,
+            self.reweighting,
         )
 
 
@@ -282,9 +283,9 @@ def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
     """Read rows up to the end of a block, with the weight scale of that block."""
     stop, weights = last.stop, None
     if last.weights is not None and last.scale is not None:
-        if last.raking is not None:
-            whole = _read_rows(group, start, replace(last, raking=None, scale=1.0))
-            return replace(whole, weights=open_raking(last.raking).weigh(whole) * last.scale)
+        if last.reweighting is not None:
+            whole = _read_rows(group, start, replace(last, reweighting=None, scale=1.0))
+            return replace(whole, weights=_open_weights(last.reweighting).weigh(whole) * last.scale)
         if "weight" in group:
             weights = read_array_rows(group, "weight", start, stop) * last.scale
     if group.attrs["layout"] == "dense":
@@ -311,25 +312,33 @@ def read_sampling_units(reference: BlockReference) -> IntArray | None:
 def read_replicates(reference: BlockReference) -> IntArray | None:
     """Read the replicate weights of a block's samples, in units: int64 of shape (n_rows, n_replicates).
 
-    None without replicates. Raked samples with sampling units have raked replicates, each without some units.
+    None without replicates. A dataset that changes its weights has its own replicates.
 
     Raises
     ------
     StoreError
         If the partition is gone or damaged.
     """
-    if reference.raking is None:
+    if reference.reweighting is None:
         return _read_beside(reference, REPLICATES)
-    raking = open_raking(reference.raking)
-    block, spread = read_unraked(reference, raking)
-    return raking.weigh_replicates(block, spread) if spread.size else None
+    return _open_weights(reference.reweighting).read_replicates(reference)
 
 
-def read_unraked(reference: BlockReference, raking: RakedWeights) -> tuple[Block, FloatArray]:
-    """Read samples with weights as before raking, in units, and their replicate weights, `RakedWeights.spread`."""
-    block = read_block(replace(reference, raking=None, scale=1.0))
-    drawn = _read_beside(reference, "units" if raking.hashes.size else REPLICATES)
-    return block, raking.spread(block, drawn)
+class StoredWeights(Protocol):
+    """Weights that a dataset has in place of those of its samples; features open them, hook ``"stored_weights"``."""
+
+    def weigh(self, block: Block) -> FloatArray:
+        """Change weights in units: whole numbers of at least 1, float64 of shape (n_rows,)."""
+        ...
+
+    def read_replicates(self, reference: BlockReference) -> IntArray | None:
+        """Read replicate weights as `read_replicates` does."""
+        ...
+
+
+def _open_weights(path: str) -> StoredWeights:
+    opened: StoredWeights = find_offers("stored_weights")[path.rpartition("/")[2]](path)
+    return opened
 
 
 def _read_beside(reference: BlockReference, name: str) -> IntArray | None:

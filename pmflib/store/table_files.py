@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,19 +13,35 @@ from typing import Any
 import pyarrow as pa
 
 from pmflib.base.errors import ConfigError
+from pmflib.base.hooks import find_offers
 from pmflib.base.texts import RUN_BY_SPREADSHEETS, guard_cell, restore_cell
+from pmflib.schema.file_columns import FileColumn
 from pmflib.store.objects.local_folder import lock_folder
-from pmflib.surveys.statistics_files.file_columns import FileColumn
-from pmflib.surveys.statistics_files.statistics_output import (
-    WRITTEN,
-    import_package,
-    write_statistics,
-)
 
 ACCOUNT = b"pmf.account"
 """Metadata key of a part with its account of rows, JSON; joined files do not have it."""
-SUFFIXES = (".csv", ".parquet", *WRITTEN)
-"""Supported suffixes."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes files of other formats than CSV and Parquet; features offer them by suffix, hook ``"writers"``.
+
+    Parameters
+    ----------
+    check
+        Called with a format, a suffix without its point, before anything is computed for such a file; raises a
+        PmfError if the package that writes it is not installed.
+    write
+        Writes a file, given its path, its format, a Parquet file of the rows, and the codes and labels of columns.
+    """
+
+    check: Callable[[str], object]
+    write: Callable[[Path, str, Path, Mapping[str, FileColumn]], None]
+
+
+def list_suffixes() -> tuple[str, ...]:
+    """Suffixes of the files that can be written."""
+    return (".csv", ".parquet", *find_offers("writers"))
 
 
 def check_suffix(path: Path) -> None:
@@ -33,16 +50,16 @@ def check_suffix(path: Path) -> None:
     Raises
     ------
     ConfigError
-        If it is not one of ``SUFFIXES``.
+        If it is not one of `list_suffixes`.
     PmfError
         If the package that writes it is not installed.
     """
-    if (suffix := path.suffix.lower()) not in SUFFIXES:
+    if (suffix := path.suffix.lower()) not in list_suffixes():
         raise ConfigError(
-            f"output {str(path)!r} has no supported suffix; name a file with one of {', '.join(SUFFIXES)}"
+            f"output {str(path)!r} has no supported suffix; name a file with one of {', '.join(list_suffixes())}"
         )
-    if suffix in WRITTEN:
-        import_package("readstat_arrow", suffix.removeprefix("."))
+    if writer := find_offers("writers").get(suffix):
+        writer.check(suffix.removeprefix("."))
 
 
 def check_no_file(output: Path) -> None:
@@ -55,13 +72,13 @@ def check_no_file(output: Path) -> None:
     """
     if output.exists() and not output.is_dir():
         raise ConfigError(
-            f"output {str(output)!r} is a file; name a folder, or a file with one of {', '.join(SUFFIXES)}"
+            f"output {str(output)!r} is a file; name a folder, or a file with one of {', '.join(list_suffixes())}"
         )
 
 
 def name_parts(output: Path) -> Path:
     """Folder for the parts of an output: a hidden folder beside a file, or the output folder itself."""
-    is_file = output.suffix.lower() in SUFFIXES
+    is_file = output.suffix.lower() in list_suffixes()
     return output.with_name(f".{output.name}.parts") if is_file else output
 
 
@@ -100,8 +117,8 @@ def write_file(
     """Write tables of one schema to a file atomically.
 
     In CSV files, texts and column names that spreadsheets would run as formulas are prefixed with an apostrophe (see
-    `guard_cell`), which `read_file` removes. Rows for files of SPSS and Stata, whose headers state the number of
-    rows and the lengths of texts, are first written to a Parquet file beside them.
+    `guard_cell`), which `read_file` removes. Rows for a `Writer`, such as those of SPSS and Stata, whose headers state
+    the number of rows and the lengths of texts, are first written to a Parquet file beside the output.
 
     Parameters
     ----------
@@ -112,7 +129,7 @@ def write_file(
     tables
         Rows, in order.
     described
-        Codes and labels of columns by name, for files of SPSS and Stata.
+        Codes and labels of columns by name, for a `Writer`.
 
     Returns
     -------
@@ -121,18 +138,18 @@ def write_file(
     Raises
     ------
     ConfigError
-        If the suffix is not one of ``SUFFIXES``.
+        If the suffix is not one of `list_suffixes`.
     """
     # imported here, as both are slow to load
     import pyarrow.csv
     import pyarrow.parquet as pq
 
     check_suffix(path)
-    if path.suffix.lower() in WRITTEN:
+    if other := find_offers("writers").get(path.suffix.lower()):
         rows, draft = (path.with_name(f".{path.name}.{end}") for end in ("parquet", "draft"))
         try:
             n_rows = write_file(rows, schema, tables)
-            write_statistics(draft, path.suffix.lower().removeprefix("."), rows, described)
+            other.write(draft, path.suffix.lower().removeprefix("."), rows, described)
             draft.replace(path)
         finally:
             rows.unlink(missing_ok=True)
@@ -227,7 +244,7 @@ def join_files(
     Raises
     ------
     ConfigError
-        If the suffix is not one of ``SUFFIXES``.
+        If the suffix is not one of `list_suffixes`.
     """
     import pyarrow.parquet as pq
 

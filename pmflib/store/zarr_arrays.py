@@ -15,8 +15,8 @@ from pmflib.base.errors import StoreError
 from pmflib.base.json_files import read_json
 from pmflib.base.machine import find_memory_limit
 from pmflib.base.texts import suggest_file
-from pmflib.store.bucket.caches import find_cache
 from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
+from pmflib.store.objects.local_files import find_cache
 
 if TYPE_CHECKING:
     # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
@@ -136,7 +136,7 @@ def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | No
     assert isinstance(group.store, LocalStore)
     folder = group.store.root / group.path / name
     artefact = find_artefact(folder)
-    if artefact is None or find_cache(artefact.parent.parent) is None:
+    if artefact is None or find_cache(artefact) is None:
         return _read_rows(group, folder, start, stop, lambda keys: _find_lost(folder, keys))
     prefix = folder.relative_to(artefact).as_posix()
     while True:

@@ -86,7 +86,7 @@ def test_readme__mentions_verbs_that_exist() -> None:
 def test_runbook__mentions_verbs_that_exist() -> None:
     verbs = set(get_command(app).commands)  # type: ignore[attr-defined]
     mentioned = {m for line in list_commands(RUNBOOK) for m in re.findall(r"^pmf ([a-z]+)", line)}
-    assert {"rollback", "gc", "erase", "verify", "copy", "doctor", "plan"} <= mentioned <= verbs
+    assert {"rollback", "gc", "erase", "verify", "doctor", "plan"} <= mentioned <= verbs
 
 
 def test_runbook__mentions_deployments_and_services_that_exist() -> None:

@@ -30,7 +30,6 @@ from tests.warm_commands import serve_commands
 
 PAGES = list_pages()
 SLOW = (
-    "docs/copying.md",
     "docs/erasure.md",
     "docs/gate.md",
     "docs/history.md",

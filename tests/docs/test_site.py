@@ -73,7 +73,7 @@ def test_site__mathematics_come_with_it(site):
 
 def test_site__every_public_name_command_and_section_has_a_place(site):
     import pmflib as pmf
-    from pmflib_flows.cli import app
+    from pmflib_flows import cli
     from pmflib_tasks.config.pipeline import PipelineConfig
 
     models, crowd, questions, commands, configuration = (
@@ -86,9 +86,8 @@ def test_site__every_public_name_command_and_section_has_a_place(site):
         assert f'.{name}"' in questions, name
     for name in pmf.crowd.__all__:
         assert f'.{name}"' in crowd, name
-    for command in app.registered_commands:
-        name = command.callback.__name__.replace("_", "-")
-        assert f">pmf {name}<" in commands, command
+    for name in cli.Commands():
+        assert f">pmf {name}" in commands, name
     assert ">pmf schema set<" in commands
     for name, field in PipelineConfig.model_fields.items():
         assert name == "base" or (field.alias or name) in configuration, name

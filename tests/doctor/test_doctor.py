@@ -12,8 +12,8 @@ from distributed import LocalCluster
 from pmflib.cluster.versions import find_versions
 from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.objects.addresses import open_objects
-from pmflib_flows import health
-from pmflib_flows.commands.doctor import FAULTS
+from pmflib_flows.doctor import health
+from pmflib_flows.doctor.doctor import FAULTS
 from pmflib_flows.etl import etl
 from pmflib_flows.exit_codes import EXIT_CODES
 from pmflib_tasks.config import load_config

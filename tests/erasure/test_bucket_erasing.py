@@ -5,7 +5,6 @@ import pytest
 
 from pmflib.base.errors import StoreError, UnreachableStoreError
 from pmflib.store.artefacts import Store
-from pmflib.store.care.copying import copy_store
 from pmflib.store.erasures import read_erasures
 from pmflib.store.run_records import keep_page
 from pmflib_tasks.erasure.erase import erase
@@ -13,6 +12,7 @@ from tests.erasure.stored_texts import find_texts
 from tests.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401
 from tests.ingest.test_layered_datasets import change_files
 from tests.object_store import forget_cache
+from tests.store.copies import download_files, upload_files
 from tests.store.test_bucket_clearing import forget_leases, stop_requests
 
 GONE = ["s3", "s7"]
@@ -43,10 +43,9 @@ def describe(certificate):
 
 def check_erased(store, folder):
     """Check that no file of a store, as a copy of it has them, names the samples."""
-    copied = Store(folder)
-    copy_store(store, copied)
-    assert find_texts(copied.root, ["secret"]) == set()
-    assert {name.split("/")[0] for name in map(str, copied.root.glob("reports/*/*"))} == set()
+    download_files(store.address, folder)
+    assert find_texts(folder, ["secret"]) == set()
+    assert list(folder.glob("reports/*/*")) == []
 
 
 def test_erase_samples__from_a_bucket(bucket, tmp_path, monkeypatch):
@@ -72,16 +71,14 @@ def test_erase_samples__from_a_bucket(bucket, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_erase_samples__from_a_bucket_is_stopped_anywhere(bucket, tmp_path, monkeypatch):
     first = run_nights(Pipeline(tmp_path / "first", "long"))
-    count = Store(f"s3://{bucket}/count")
-    copy_store(first.store, count)
+    count = upload_files(first.store, f"s3://{bucket}/count")
     whole = move(Pipeline(tmp_path / "whole", "long"), count.address)
     whole.config = replace_source(whole.config, first)
     with monkeypatch.context() as patch:
         n_requests = len(_erase_until(patch, whole.config, 0))
     # the last requests take away the lease and the lock, which is not waited for
     for n in range(4, n_requests - 8, max(1, n_requests // 5)):
-        store = Store(f"s3://{bucket}/there{n}")
-        copy_store(first.store, store)
+        store = upload_files(first.store, f"s3://{bucket}/there{n}")
         pipeline = move(Pipeline(tmp_path / f"there{n}", "long"), store.address)
         pipeline.config = replace_source(pipeline.config, first)
         with monkeypatch.context() as patch, pytest.raises(UnreachableStoreError):

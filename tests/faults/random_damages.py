@@ -344,7 +344,7 @@ def damage_stores(
     """
     # children that are forked have it all in memory
     import pmflib_flows.cli
-    import pmflib_flows.crowd
+    import pmflib_flows.crowd.crowd_flow
     import pmflib_flows.etl  # noqa: F401
 
     rng = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.apps.scoring.score_tables import ScoreOptions
+from pmflib.model.table_makers import ScoreOptions
 from pmflib.store.file_digests import fetch_all
 from pmflib_tasks.crowd.known import find_known_labels
 from pmflib_tasks.crowd.labels import find_labels

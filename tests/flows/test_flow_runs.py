@@ -27,11 +27,11 @@ from pmflib.base.errors import ConfigError, QualityError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
 from pmflib_flows import etl as flows_etl
-from pmflib_flows.crowd import crowd_flow
+from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.etl import etl, fit_flow, ingest_flow, marginals_flow
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.scheduled_runs import name_scheduled_runs
-from pmflib_flows.score import score_flow
+from pmflib_flows.scoring.score_flow import score_flow
 from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import stage

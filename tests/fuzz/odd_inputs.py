@@ -397,7 +397,7 @@ def try_inputs(
     """
     # children that are forked have it all in memory
     import pmflib_flows.cli
-    import pmflib_flows.crowd
+    import pmflib_flows.crowd.crowd_flow
     import pmflib_flows.etl  # noqa: F401
 
     trials = list_trials(folder, kinds)

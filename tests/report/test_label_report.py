@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from pmflib.store.artefacts import Store
-from pmflib_flows.commands.report import report
-from pmflib_flows.crowd import crowd_flow
+from pmflib_flows.crowd.crowd_flow import crowd_flow
+from pmflib_flows.report.report import report
 from pmflib_tasks.report.page import render_page
 from pmflib_tasks.report.run_report import gather_report
 from pmflib_tasks.report.sentences import list_troubles, summarise_run

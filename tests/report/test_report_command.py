@@ -4,7 +4,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.base.errors import StoreError
-from pmflib_flows.commands.report import report
+from pmflib_flows.report.report import report
 
 
 def test_report__last_run_and_any_other(two_nights, tmp_path, capsys):

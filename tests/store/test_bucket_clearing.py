@@ -1,4 +1,4 @@
-"""Collection, verification and copies of stores in a bucket: the same results as on a disk, whatever stops them."""
+"""Collection and verification of stores in a bucket: the same results as on a disk, whatever stops them."""
 
 import json
 import threading
@@ -10,7 +10,6 @@ from pmflib.store.artefacts import Store
 from pmflib.store.bucket import packs
 from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.care.collection import collect, list_unfinished
-from pmflib.store.care.copying import copy_store
 from pmflib.store.care.verification import verify_store
 from pmflib.store.checkpoints import KIND_FILE
 from pmflib.store.erasures import list_erased
@@ -18,11 +17,11 @@ from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.run_records import COLLECTIONS, find_live, list_records
-from tests.object_store import forget_cache, read_bucket, replace_packed
+from tests.object_store import read_bucket, replace_packed
+from tests.store.copies import upload_files
 from tests.store.test_collection import build, record, run_nights
-from tests.store.test_copying import erase, fill
 
-CARRIED = ("tmp/", "work/", "leases/", "fingerprints/")
+CARRIED = ("tmp/", "work/", "leases/", "fingerprints/", "histories/")
 
 
 @pytest.fixture
@@ -81,48 +80,9 @@ def forget_leases(store):
     store.objects.delete([metadata.name for metadata in store.objects.list_objects("leases")])
 
 
-def test_copy_store__to_a_bucket_and_back(here, there, tmp_path, monkeypatch):
-    found = copy_store(here, there)
-    assert list_content(there) == list_content(here)
-    assert list_problems(there) == set()
-    assert there.objects.read("histories/p")[0] == b"4"
-    again = copy_store(here, there, verify=True)
-    assert (again.artefacts, again.entries, again.records) == ({}, 0, 0)
-    forget_cache(monkeypatch, tmp_path / "another machine")
-    elsewhere = Store(there.address)
-    assert find_live(elsewhere, "p") == find_live(here, "p")
-    back = Store(tmp_path / "back")
-    assert count(copy_store(elsewhere, back)) == count(found)
-    assert list_content(back) == list_content(here)
-
-
-@pytest.mark.slow
-def test_copy_store__to_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):
-    here = Store(tmp_path / "here")
-    run_nights(here, nights=2)
-    with monkeypatch.context() as patch:
-        n_requests = len(_copy_until(patch, here, Store(f"s3://{bucket}/count"), 0))
-    assert n_requests > 20
-    # not each: some of every kind, and the last ones
-    for n in [*range(1, n_requests, 6), n_requests - 1]:
-        store = Store(f"s3://{bucket}/there{n}")
-        with monkeypatch.context() as patch, pytest.raises(UnreachableStoreError):
-            _copy_until(patch, here, store, n)
-        assert list_problems(store) <= {"orphan folder"}
-        copy_store(here, store)
-        assert list_content(store) == list_content(here)
-        assert list_problems(store) == set()
-
-
-def _copy_until(patch, source, target, n):
-    seen = stop_requests(patch, n)
-    copy_store(source, target)
-    return seen
-
-
 @pytest.mark.parametrize("content", [b"9", None])
-def test_verify_store__a_bucket_and_not_its_cache(here, there, content):
-    copy_store(here, there)
+def test_verify_store__a_bucket_and_not_its_cache(there, content):
+    run_nights(there)
     folder = next((there.root / "counts").iterdir())
     # a cache that is damaged is no damage of the store
     (folder / "content").write_text("9")
@@ -130,7 +90,6 @@ def test_verify_store__a_bucket_and_not_its_cache(here, there, content):
     folder_name = f"counts/{folder.name}"
     replace_packed(there.objects, folder_name, "content", content)
     assert list_problems(there) == {"damaged content"}
-    assert count(copy_store(here, there, verify=True)) == {"counts": 1}
     there.objects.put(f"{folder_name}/more", b"")
     assert list_problems(there) == {"damaged content"}
     there.objects.delete([f"{folder_name}/more", f"{folder_name}/{LIST_FILE}"])
@@ -138,8 +97,8 @@ def test_verify_store__a_bucket_and_not_its_cache(here, there, content):
     assert list_problems(there) == {"missing folder"}
 
 
-def test_verify_store__strange_objects(here, there):
-    copy_store(here, there)
+def test_verify_store__strange_objects(there):
+    run_nights(there)
     strange = ["file", "Mine/x", "counts/x/y", "manifest/x", "runs/p/note", "runs/p/a/000001.json"]
     for name in strange:
         there.objects.put(name, b"")
@@ -160,7 +119,7 @@ def test_verify_store__strange_objects(here, there):
 def test_collect__in_a_bucket_as_on_a_disk(here, there, monkeypatch):
     # as many bytes as on a disk, where nothing is packed
     monkeypatch.setattr(packs, "PACK_BYTES", 0)
-    copy_store(here, there)
+    upload_files(here, there.address)
     for store in (here, there):
         store.objects.put(f"counts/{'0' * 24}/content", b"left")
         store.objects.put(f"work/{'1' * 64}/{KIND_FILE}", b"counts")
@@ -201,16 +160,14 @@ def test_collect__in_a_bucket_is_alone(there):
 def test_collect__in_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):
     here = Store(tmp_path / "here")
     run_nights(here, nights=2)
-    first = Store(f"s3://{bucket}/first")
-    copy_store(here, first)
+    first = upload_files(here, f"s3://{bucket}/first")
     with monkeypatch.context() as patch:
         seen = stop_requests(patch, 0)
         collect(first, 1)
     expected = {name for name in list_content(first) if not name.startswith("runs/@gc")}
     # the lock and the lease come first, the record, then entries, lists, files
     for n in range(3, len(seen) - 3, 3):
-        store = Store(f"s3://{bucket}/there{n}")
-        copy_store(here, store)
+        store = upload_files(here, f"s3://{bucket}/there{n}")
         with monkeypatch.context() as patch:
             stop_requests(patch, n)
             with pytest.raises(UnreachableStoreError):
@@ -221,22 +178,3 @@ def test_collect__in_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch)
         collect(store, 1)
         assert {n for n in list_content(store) if not n.startswith("runs/@gc")} == expected
         assert list_problems(store) == set()
-
-
-def test_copy_store__erasure_is_carried_over_to_a_bucket(tmp_path, there):
-    here = Store(tmp_path / "here")
-    fill(here)
-    copy_store(here, there)
-    there.objects.put(f"work/{'1' * 64}/{KIND_FILE}", b"counts")
-    there.objects.put(f"tmp/labels-{'a' * 32}-{'b' * 8}/part-00000.parquet", b"of a killed run")
-    doomed = [entry for entry in here.entries() if entry.reference.kind == "counts"][:1]
-    erase(here, doomed)
-    found = copy_store(here, there)
-    assert {kind: each.number for kind, each in found.removed.items()} == {"counts": 1}
-    assert not [
-        n
-        for n in read_bucket(there.address)
-        if n.startswith((doomed[0].reference.path, "work/", "tmp/"))
-    ]
-    assert not (there.root / doomed[0].reference.path).exists()
-    assert list_problems(there) == set()

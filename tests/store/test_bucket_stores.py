@@ -13,17 +13,13 @@ from pmflib.store import leases
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.bucket import packs
 from pmflib.store.bucket.bucket import Bucket
-from pmflib.store.bucket.caches import (
-    UPLOAD_SECONDS,
-    drop_unused,
-    find_local_path,
-    name_for_workers,
-)
+from pmflib.store.bucket.caches import UPLOAD_SECONDS, drop_unused
 from pmflib.store.care.collection import list_unfinished
 from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
 from pmflib.store.leases import hold_lease, list_leases
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
 from pmflib.store.sample_blocks import BlockReference

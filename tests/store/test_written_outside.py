@@ -9,7 +9,6 @@ import pytest
 
 from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Store
-from pmflib.store.care.copying import copy_store
 from pmflib.store.care.exports import list_exports, remember_export
 from pmflib.store.objects.local_folder import digest_file
 
@@ -68,9 +67,3 @@ def test_remember_export__store_that_may_only_be_read_remembers_nothing(store, p
         assert list_exports(store) == []
     finally:
         store.root.chmod(stat.S_IRWXU)
-
-
-def test_copy_store__carries_over_what_was_written_outside(store, page, tmp_path):
-    remember_export(store, "report", page, [page])
-    copy_store(store, Store(tmp_path / "copy"))
-    assert list_exports(Store(tmp_path / "copy")) == list_exports(store)

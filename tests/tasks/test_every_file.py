@@ -13,7 +13,6 @@ from pmflib.apps.crowd.stored.log_names import load_log_names
 from pmflib.apps.crowd.stored.worker_models import MODEL as WORKER_MODEL
 from pmflib.apps.crowd.stored.worker_models import WorkerModel
 from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
-from pmflib.apps.scoring.score_tables import ScoreOptions
 from pmflib.base.errors import StoreError
 from pmflib.counts.pair_counts import load_singles
 from pmflib.ingest import chunks
@@ -21,6 +20,7 @@ from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read
 from pmflib.ingest.dataset.spills import LEVELS_FILE, Spill, read_spill_list
 from pmflib.ingest.splitting import read_splits
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
+from pmflib.model.table_makers import ScoreOptions
 from pmflib.store.artefacts import Store
 from pmflib.store.care.verification import verify_store
 from pmflib.store.dataset import (
@@ -34,7 +34,7 @@ from pmflib.store.file_digests import find_changes, read_checked
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_sample_counts
 from pmflib.store.zarr_arrays import read_arrays
-from pmflib_flows.commands.crowd import hand_over
+from pmflib_flows.crowd.crowd import hand_over
 from pmflib_tasks.config import make_config, make_crowd
 from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.crowd.labels import find_labels

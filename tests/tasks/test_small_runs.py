@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pmflib_flows.crowd import crowd_flow
+from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_tasks import small_runs
 from pmflib_tasks.config import load_config
 from pmflib_tasks.small_runs import describe_place, is_small, is_small_night

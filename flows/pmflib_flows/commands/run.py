@@ -1,18 +1,15 @@
-"""Commands that run pipelines: run, demo, status."""
+"""Commands that run pipelines: run, status."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pmflib.base.display.summary import format_seconds
-from pmflib.base.errors import ConfigError, StoreError
-from pmflib_flows.commands.erase import describe_erasure_state
+from pmflib.base.errors import StoreError
 from pmflib_flows.console import (
     AsJson,
     ConfigPath,
@@ -21,6 +18,7 @@ from pmflib_flows.console import (
     print_json,
     progress_shown,
 )
+from pmflib_flows.erasure.erase import describe_erasure_state
 from pmflib_flows.pipeline_flow import import_quickly
 from pmflib_flows.tables import make_table
 
@@ -63,53 +61,6 @@ def run(
     from pmflib_flows.run_tables import show_run
 
     show_run(facts, as_json)
-
-
-class DemoData(StrEnum):
-    """Subject of a demonstration."""
-
-    ratings = "ratings"
-    survey = "survey"
-    labels = "labels"
-
-
-def demo(
-    about: Annotated[
-        DemoData, typer.Argument(help="Kind of data: a rating log, a survey, or a label log.")
-    ] = DemoData.ratings,
-    folder: Annotated[Path, typer.Option(help="New folder for data, store and results.")] = Path(
-        "demo"
-    ),
-    users: Annotated[
-        int | None,
-        typer.Option(
-            min=100,
-            help="Number of samples to generate: users, people, or tasks.",
-            show_default="40000, 2000, or 500",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    data_only: Annotated[
-        bool, typer.Option("--data-only", help="Write data and drafts only, without a run.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Generate data with known parameters and errors, run the pipeline on it, and compare the results."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(
-            f"folder {str(folder)!r} is not empty; give --folder another name, or delete it"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    with import_quickly():
-        from pmflib_flows.demo import describe_demo, run_demo
-
-    with progress_shown(as_json):
-        found = run_demo(about.value, folder, users, seed, data_only=data_only)
-    if as_json:
-        print_json(found.to_json())
-        return
-    for part in describe_demo(about.value, found):
-        out.print(part)
 
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:

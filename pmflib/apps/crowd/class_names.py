@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from pmflib.base.defaults import MANY_CLASSES, MOST_CLASSES
 from pmflib.base.errors import SchemaError, SchemaWarning
-from pmflib.base.texts import fold_text, list_some, unify_texts
+from pmflib.base.texts import fold_text, list_some, natural_key, unify_texts
 from pmflib.schema.variable import DEFAULT_MISSING, Variable
-from pmflib.surveys.drafting.level_order import natural_key
 
 
 def sort_names(texts: Iterable[str]) -> tuple[str, ...]:

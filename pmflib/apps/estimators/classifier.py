@@ -15,13 +15,13 @@ from pmflib.apps.estimators.user_tables import UserTable
 from pmflib.base.arrays import FloatArray, IntArray, check_row_order
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import SchemaError
+from pmflib.base.variance import weigh_samples
 from pmflib.fits.fit_result import FitResult
 from pmflib.inference.target.cuts import choose_cuts
 from pmflib.inference.target.rivals import compare_with_rivals
 from pmflib.schema import MISSING, Schema, Variable
 from pmflib.schema.tables import read_numbers
 from pmflib.schema.variable import as_text, is_absent
-from pmflib.surveys.design.survey_design import weigh_samples
 
 NAME = "target"
 """Name of the class variable in the model's schema."""

@@ -16,11 +16,11 @@ from pmflib.base.arrays import BoolArray, IntArray, check_whole
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import PmfError, SchemaWarning
 from pmflib.base.texts import list_some
+from pmflib.base.variance import weigh_samples
 from pmflib.inference.imputation.imputing import draw_gaps, draw_uniforms, seed_rows
 from pmflib.inference.imputation.resampled_fits import fit_resampled
 from pmflib.model import JointPMF
 from pmflib.schema import MISSING, Schema
-from pmflib.surveys.design.survey_design import weigh_samples
 
 STRATEGIES = ("draw", "mode", "mean")
 

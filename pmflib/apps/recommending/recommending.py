@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from pmflib.answering.question import Question, bind_question, parse_question
 from pmflib.apps.recommending.item_regression import ItemRegression, regress_items
-from pmflib.apps.scoring.score_tables import ScoreOptions, digest_model
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, sum_blocks
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
 from pmflib.base.options import Recommendations
@@ -27,6 +26,7 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.counts.stored_tables import StoredTables
 from pmflib.model.measures import TargetSums
 from pmflib.model.mixture import Mixture
+from pmflib.model.table_makers import ScoreOptions, digest_model
 from pmflib.schema import Schema
 from pmflib.schema.tables import as_arrow
 

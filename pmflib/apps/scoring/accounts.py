@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pmflib.base.errors import SchemaError, StoreError
 from pmflib.base.json_files import parse_json
 from pmflib.base.texts import abridge_names, list_some
+from pmflib.ingest.column_values import count_values
 from pmflib.ingest.dataset.accounts import Account, DatasetAccount
 from pmflib.ingest.dataset.file_accounts import read_files
 from pmflib.ingest.dataset.quarantine import read_quarantine
@@ -27,7 +28,6 @@ from pmflib.schema import Schema
 from pmflib.schema.variable import UNKNOWN
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.table_files import ACCOUNT
-from pmflib.surveys.drafting.schema_draft import count_values
 
 MOST_VALUES = 256
 """Maximum number of distinct values counted per column, in order of appearance, which bounds the memory."""

@@ -20,13 +20,14 @@ from pmflib.apps.scoring.outputs import (
     read_output_record,
     write_record,
 )
-from pmflib.apps.scoring.score_tables import ScoreOptions, TableMaker, TableScorer
+from pmflib.apps.scoring.score_tables import TableScorer
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.machine import count_processors
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import ReferenceScores
+from pmflib.model.table_makers import ScoreOptions, TableMaker
 from pmflib.store.table_files import hold_output, name_parts
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def score_sources(
     )
     from pmflib.ingest.dataset.wide import list_ignored
     from pmflib.ingest.sources import attempt, digest_source, keep_readable, take_marks
-    from pmflib.store.bucket.caches import name_for_workers
     from pmflib.store.checkpoints import gather_in
+    from pmflib.store.objects.local_files import name_for_workers
 
     marks = {source.name: take_marks(source) for source in sources}
     targets, absent = scorer.options.targets, dict[str, list[str]]()

@@ -1,3 +1,8 @@
 """What scoring adds to the core."""
 
-HOOKS = {"model_methods": {"score": "pmflib.apps.scoring.score_tables:score_table"}}
+HOOKS = {
+    "face": {
+        "score_file": "pmflib.apps.scoring.file_scoring:score_file",
+    },
+    "model_methods": {"score": "pmflib.apps.scoring.score_tables:score_table"},
+}

@@ -12,8 +12,8 @@ from typing import Any
 
 from pmflib.base.errors import ConfigError, StoreError
 from pmflib.base.json_files import parse_json, read_json
-from pmflib.store.table_files import ACCOUNT, SUFFIXES, check_no_file
-from pmflib.surveys.statistics_files.file_columns import FileColumn
+from pmflib.schema.file_columns import FileColumn
+from pmflib.store.table_files import ACCOUNT, check_no_file, list_suffixes
 
 PARTS = "parts"
 """Folder of parts in the checkpoints of an artefact."""
@@ -34,7 +34,7 @@ def publish_parts(
     folder
         Folder of the parts and their quarantine.
     output
-        A file with one of ``SUFFIXES``, or a folder, which may be the same. Existing predictions are replaced.
+        A file with one of `list_suffixes`, or a folder, which may be the same. Existing predictions are replaced.
     n_samples
         As for `check_parts`.
     described
@@ -56,7 +56,7 @@ def publish_parts(
 
     check_parts(folder, n_samples)
     rejected = folder / QUARANTINE_FOLDER
-    if output.suffix.lower() in SUFFIXES:
+    if output.suffix.lower() in list_suffixes():
         join_files(folder, output, described=described)
         path = _name_quarantine(output)
         path.unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def mark_files(output: Path) -> dict[str, list[int]]:
     Parameters
     ----------
     output
-        A file with one of ``SUFFIXES``, with its quarantine beside it, or a folder.
+        A file with one of `list_suffixes`, with its quarantine beside it, or a folder.
 
     Returns
     -------

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.apps.scoring.accounts import PartAccount, count_texts, describe_row
-from pmflib.apps.scoring.score_tables import TableMaker, list_samples
+from pmflib.apps.scoring.score_tables import list_samples
 from pmflib.base.arrays import IntArray
 from pmflib.base.errors import SourceError
 from pmflib.cluster.clients import Client
@@ -28,10 +28,11 @@ from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import count_group_rows, read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.model.measures import TargetSums
+from pmflib.model.table_makers import TableMaker
 from pmflib.schema import Schema
-from pmflib.store.bucket.caches import find_local_path, name_for_workers
 from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived
 from pmflib.store.dataset import Layer
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.sample_blocks import read_blocks, read_origins
 from pmflib.store.table_files import ACCOUNT, write_options
 

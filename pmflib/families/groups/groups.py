@@ -36,6 +36,7 @@ from pmflib.base.display.summary import (
 )
 from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import check_rank
+from pmflib.base.variance import weigh_samples
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
@@ -47,7 +48,6 @@ from pmflib.model import JointPMF
 from pmflib.papers.metrics import match_factors
 from pmflib.schema import Schema, Variable
 from pmflib.schema.tables import as_arrow
-from pmflib.surveys.design.survey_design import weigh_samples
 
 LEVEL = 0.05
 """False discovery rate of the variables reported to differ."""

@@ -35,7 +35,7 @@ from pmflib.families.panels.waves import Waves
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.state_descriptions import tabulate_states
 from pmflib.schema import Schema
-from pmflib.store.bucket.caches import find_local_path
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
 
 KIND = "transition model"

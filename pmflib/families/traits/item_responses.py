@@ -13,6 +13,7 @@ from pmflib.base.blocks import DenseBlock
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.variance import weigh_samples
 from pmflib.counts.marginals import Marginals, normalise_singles
 from pmflib.counts.pair_counts import PairCounts, count_block
 from pmflib.em.block_source import BlocksInMemory, BlockSource
@@ -36,7 +37,6 @@ from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.inference.checks.bivariate_residuals import measure_residuals
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.surveys.design.survey_design import weigh_samples
 
 MAX_PASSES, TOL = 500, 1e-8
 """Passes at most, and the share of the objective that those to come may gain where they end."""

@@ -16,6 +16,7 @@ from pmflib.base.comparison import Comparison, compare_candidates, compare_sampl
 from pmflib.base.defaults import Limits
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.variance import weigh_samples
 from pmflib.base.weights import note_weights, read_weights
 from pmflib.cluster.clients import count_threads
 from pmflib.cluster.memory import MemoryPlan
@@ -56,7 +57,6 @@ from pmflib.model.row_tables import score_block
 from pmflib.model.statistics import take_logs
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import group_blocks, weigh_blocks
-from pmflib.surveys.design.survey_design import weigh_samples
 
 
 @reports_progress

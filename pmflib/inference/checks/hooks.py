@@ -1,3 +1,10 @@
 """What checks add to the core."""
 
-HOOKS = {"fit_notes": {"residuals": "pmflib.inference.checks.fit_notes:note_fit"}}
+HOOKS = {
+    "face": {
+        "bivariate_residuals": "pmflib.inference.checks.bivariate_residuals:bivariate_residuals",
+        "diagnose": "pmflib.inference.checks.diagnostics:diagnose",
+        "likelihood_ratio_test": "pmflib.inference.checks.rank_tests:likelihood_ratio_test",
+    },
+    "fit_notes": {"residuals": "pmflib.inference.checks.fit_notes:note_fit"},
+}

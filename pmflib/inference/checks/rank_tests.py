@@ -23,6 +23,7 @@ from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import check_rank
+from pmflib.base.variance import weigh_samples
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import merge_duplicates
 from pmflib.em.stored_samples import StoredSamples
@@ -38,7 +39,6 @@ from pmflib.model import JointPMF
 from pmflib.papers.pair_matrix import start_random
 from pmflib.papers.squarem import descend
 from pmflib.schema import Schema
-from pmflib.surveys.design.survey_design import weigh_samples
 
 SHORT_PASSES = 30
 """Number of passes for every start on a drawn table before only the best continue."""

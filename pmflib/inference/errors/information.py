@@ -15,6 +15,7 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.base.blocks import Block, DenseBlock, weigh_rows
 from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.base.variance import weigh_samples
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.families.forests.statistics import TreeParameters
@@ -46,7 +47,6 @@ from pmflib.model.statistics import sum_fields
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
 from pmflib.surveys.design.linearised import find_pseudo_counts, read_entries
-from pmflib.surveys.design.survey_design import weigh_samples
 
 MAX_COEFFICIENTS = 1000
 """Limit of intercepts and slopes whose information is inverted."""

@@ -17,8 +17,8 @@ from pmflib.fits.exports import COLUMNS, list_parameters
 from pmflib.inference.errors.parameter_errors import FAR, ParameterErrors
 from pmflib.inference.errors.standard_errors import find_design_errors, standard_errors
 from pmflib.model import JointPMF
+from pmflib.store.stored_variance import StoredVariance
 from pmflib.surveys.design.replicates import find_stored_replicates
-from pmflib.surveys.design.sample_designs import StoredDesign
 
 MOST_RECORDED = 500
 """Entries of prior and tables up to which errors are recorded: 60 kB in the record of a run."""
@@ -33,7 +33,7 @@ SHARES_NAMED = 8
 def record_errors(
     model: JointPMF,
     samples: StoredSamples,
-    design: StoredDesign | None = None,
+    design: StoredVariance | None = None,
     method: Literal["auto", "linear", "refit", "off"] = "auto",
 ) -> dict[str, Any] | None:
     """Find the errors of a model's parameters as `pmflib.standard_errors` does, in plain JSON types.
@@ -101,7 +101,7 @@ def record_errors(
 
 
 def _find_design_errors(
-    model: JointPMF, samples: StoredSamples, design: StoredDesign, method: str
+    model: JointPMF, samples: StoredSamples, design: StoredVariance, method: str
 ) -> ParameterErrors:
     """Errors by design, with a note where the model is not at the maximum that they are of."""
     how: Literal["linear", "refit"] = "refit" if method == "refit" else "linear"

@@ -12,6 +12,7 @@ from pmflib.base.arrays import BoolArray, FloatArray
 from pmflib.base.display.summary import decimal
 from pmflib.base.errors import IdentificationWarning, PmfError
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
+from pmflib.base.variance import Variance
 from pmflib.em.block_source import BlockSource
 from pmflib.families.forests.statistics import TreeParameters
 from pmflib.families.forests.tree_pmf import find_parameters
@@ -50,13 +51,12 @@ from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.surveys.design.linearised import read_entries
 from pmflib.surveys.design.replicates import Method, Replicates, fit_replicates
-from pmflib.surveys.design.survey_design import SurveyDesign
 
 
 def standard_errors(
     model: JointPMF | TransitionModel,
     samples: object,
-    design: SurveyDesign | None = None,
+    design: Variance | None = None,
     *,
     method: Method = "auto",
 ) -> ParameterErrors:
@@ -144,7 +144,7 @@ def standard_errors(
 
 
 def _find_chain_errors(
-    model: TransitionModel, samples: object, design: SurveyDesign | None
+    model: TransitionModel, samples: object, design: Variance | None
 ) -> ParameterErrors:
     """Errors of a transition model, with notes."""
     if design is not None:

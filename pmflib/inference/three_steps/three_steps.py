@@ -21,6 +21,7 @@ from pmflib.base.display.progress import report_step, working
 from pmflib.base.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
 from pmflib.base.texts import list_some
+from pmflib.base.variance import Variance
 from pmflib.base.wald import WaldTest, adjust_by_holm, find_wald_test
 from pmflib.base.weights import read_shares
 from pmflib.families.forests.tree_pmf import find_parameters
@@ -47,7 +48,6 @@ from pmflib.model import JointPMF
 from pmflib.schema.tables import as_arrow
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import read_number
-from pmflib.surveys.design.survey_design import SurveyDesign
 from pmflib.surveys.drafting.column_meaning import find_identifier, find_times
 
 Correction = Literal["bch", "ml"]
@@ -72,7 +72,7 @@ def distal_outcome(
     correction: Correction = "bch",
     assignment: How = "modal",
     weight: object | None = None,
-    design: SurveyDesign | None = None,
+    design: Variance | None = None,
     fitted: object | None = None,
 ) -> DistalOutcome:
     """Estimate a distal outcome, which was not used to fit the classes, for each latent class.
@@ -210,7 +210,7 @@ def class_regression(
     assignment: How = "modal",
     penalised: bool = False,
     weight: object | None = None,
-    design: SurveyDesign | None = None,
+    design: Variance | None = None,
     fitted: object | None = None,
 ) -> ClassRegression:
     """Regress the latent class on external covariates by a multinomial logit.
@@ -427,7 +427,7 @@ class RowDraws:
     """Sampling of the rows, and the subset that the model was fitted to."""
 
     weight: object | None
-    design: SurveyDesign | None
+    design: Variance | None
     fitted: BoolArray | None
 
     @property
@@ -456,9 +456,7 @@ class RowDraws:
         return np.ones(rows.size, np.bool_) if self.fitted is None else self.fitted[rows]
 
 
-def read_draws(
-    weight: object | None, design: SurveyDesign | None, fitted: object | None
-) -> RowDraws:
+def read_draws(weight: object | None, design: Variance | None, fitted: object | None) -> RowDraws:
     """Check the arguments on the sampling of rows."""
     if design is not None and weight is not None:
         raise PmfError("weight and design are given; a design has the weights, leave weight out")

@@ -21,6 +21,7 @@ from pmflib.base.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
 from pmflib.base.errors import SchemaError, SourceError, StoreError
 from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.accounts import Account, StepSummary
+from pmflib.ingest.dataset.design_columns import find_decimals
 from pmflib.ingest.dataset.identifiers import hash_identifiers
 from pmflib.ingest.dataset.quarantine import (
     QUARANTINE,
@@ -35,7 +36,6 @@ from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, Spill, find_
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.schema import MISSING, Schema
 from pmflib.store.sample_writer import SampleWriter
-from pmflib.surveys.design.columns import find_decimals
 
 
 def assemble_samples(

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from pmflib.apps.crowd.stored.log_names import NAMES_FILE, LogNames, narrow_schema
 from pmflib.base.hashing import HashArray
 from pmflib.cluster.maps import report_count
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.assembly import assemble_samples
+from pmflib.ingest.dataset.design_columns import name_unit
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.sample_folds import seed_file
@@ -25,7 +25,6 @@ from pmflib.ingest.sources import find_digest
 from pmflib.ingest.splitting import FilePart
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, identify
-from pmflib.surveys.design.columns import name_unit
 
 R = TypeVar("R")
 
@@ -39,6 +38,19 @@ NAMED_VERSION = 7
 
 ERASURES = "erasures"
 """Option of artefacts that were made without erased samples: the digest of these samples."""
+
+
+class FileSchemas(Protocol):
+    """Schemas of single files: the parts of the schema of all files that they need; an instance travels to workers."""
+
+    def find(
+        self, store: Store, digest: str, schema: Schema, config: SourceOptions
+    ) -> tuple[Schema, Mapping[str, Reference]] | None:
+        """Return the schema of the file with a digest, and what it is made of: inputs of artefacts of the file.
+
+        None encodes the file with the schema of all files.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,9 +67,8 @@ class BuildJob:
         Layout of the files, and policy for rows that do not fit.
     n_folds, n_buckets
         Numbers of folds, and of buckets for samples with identifiers.
-    label_names
-        For label logs, the names in each file by the file's digest, as a file is encoded with only the part of the
-        schema that it needs. Empty otherwise.
+    file_schemas
+        Schemas of single files; None if all files are encoded with the schema of the dataset.
     since
         Start of the window: earlier rows are not used; minus infinity without a window.
     erased
@@ -76,7 +87,7 @@ class BuildJob:
     policy: SchemaOptions
     n_folds: int
     n_buckets: int
-    label_names: Mapping[str, Reference]
+    file_schemas: FileSchemas | None
     since: float = -math.inf
     erased: ErasedSamples | None = None
     erased_workers: ErasedSamples | None = None
@@ -114,10 +125,10 @@ class BuildJob:
     def origin(self) -> dict[str, object]:
         """Options that two datasets must share for one to be built upon the other, plain JSON types.
 
-        For label logs, the schema is not one of them: files are encoded with parts of it, and workers may be added.
+        With schemas of single files, the schema is not one of them: variables may be added, as workers of label logs.
         """
         common = {**self.options, "folds": self.n_folds, "version": self.version}
-        if self.label_names:
+        if self.file_schemas is not None:
             del common["schema"]
         return common
 
@@ -194,18 +205,18 @@ def encode_file(part: FilePart, job: BuildJob) -> Entry:
 def spill_file(part: FilePart, job: BuildJob) -> Entry:
     """Build the spill of a chunk of a file: encoded rows in buckets by the hash of their sample."""
     source = part.chunk.source
-    store, reference = Store(job.root), job.label_names.get(part.raw.digest)
     spill: Callable[..., StepSummary] = spill_wide
     if job.source.layout == "long":
         spill = partial(spill_long, erased_workers=job.erased_workers)
-    schema, inputs = job.schema, _list_inputs(part)
-    if reference is not None:
-        names = LogNames.load(store.locate(reference) / NAMES_FILE)
-        schema = narrow_schema(job.schema, names, job.source)
-        inputs["census"] = reference
+    schema, inputs, own = job.schema, _list_inputs(part), None
+    if job.file_schemas is not None:
+        own = job.file_schemas.find(Store(job.root), part.raw.digest, job.schema, job.source)
+    if own is not None:
+        schema, made_of = own
+        inputs |= made_of
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        if reference is not None:
+        if own is not None:
             write_levels(folder, schema)
         summary = spill(
             source,

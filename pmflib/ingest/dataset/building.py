@@ -23,12 +23,14 @@ from pmflib.ingest.dataset.accounts import (
 )
 from pmflib.ingest.dataset.build_steps import (
     BuildJob,
+    FileSchemas,
     assemble_increment,
     assemble_partition,
     encode_file,
     recall,
     spill_file,
 )
+from pmflib.ingest.dataset.design_columns import name_replicates
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import (
     choose_buckets,
@@ -58,10 +60,9 @@ from pmflib.ingest.sources import (
 from pmflib.ingest.splitting import FilePart, split_files
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import FileStep, open_layer, sum_weights, write_dataset, write_layers
 from pmflib.store.objects.addresses import StoreAccess
-from pmflib.surveys.design.columns import name_replicates
+from pmflib.store.objects.local_files import find_local_path
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
 """Length of a day by time format: numbers are in seconds, instants in microseconds."""
@@ -76,7 +77,7 @@ def build_dataset(
     options: DatasetOptions,
     schema: Schema,
     *,
-    label_names: Mapping[str, Reference] | None = None,
+    file_schemas: FileSchemas | None = None,
     base: Reference | None = None,
     rehash: bool = False,
     on_step: OnStep = lambda *_: None,
@@ -93,9 +94,9 @@ def build_dataset(
         Files, their layout, the policy for rows that do not fit, and the numbers of folds and buckets.
     schema
         Variables and levels.
-    label_names
-        For label logs, the names in each file by the file's digest: a file is encoded with its own workers and labels
-        only, so that new workers in other files do not affect it. The samples are the same.
+    file_schemas
+        Schemas of single files, such as the workers and labels of each file of a label log, so that new workers in
+        other files do not affect it. The samples are the same.
     base
         Earlier dataset in the same store: only samples with rows in new, changed or removed files are assembled again,
         and other samples are kept by reference. The samples equal those of a fresh build; only the partitions differ.
@@ -119,9 +120,7 @@ def build_dataset(
     SchemaError
         If the data do not fit the schema, and the policy is to stop.
     """
-    build = partial(
-        _build, client, store, options, schema, label_names or {}, base, on_step=on_step
-    )
+    build = partial(_build, client, store, options, schema, file_schemas, base, on_step=on_step)
     try:
         return build(rehash=rehash, heals=True)
     except MisrememberedError:
@@ -134,7 +133,7 @@ def _build(
     store: Store,
     options: DatasetOptions,
     schema: Schema,
-    label_names: Mapping[str, Reference],
+    file_schemas: FileSchemas | None,
     base: Reference | None,
     *,
     rehash: bool,
@@ -160,9 +159,9 @@ def _build(
         options.schema,
         n_folds,
         0,
-        label_names,
+        file_schemas,
         erased=erased,
-        erased_workers=ErasedSamples.of_store(store, "workers") if label_names else None,
+        erased_workers=None if file_schemas is None else ErasedSamples.of_store(store, "workers"),
     )
     check_workers(client, StoreAccess(root))
     known: list[Any] = recall_items(partial(attempt, build=recall_digest), sources, root, rehash)

@@ -17,8 +17,8 @@ from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.identifiers import HASH_BITS, list_keys, make_keys, read_sample_hashes
 from pmflib.ingest.dataset.spills import Spill, is_among
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import FileStep, Layer, list_file_steps, list_layers, read_content
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import SAMPLE_COUNTS, read_sample_counts
 
 MOST_WASTE = 0.5

@@ -19,6 +19,12 @@ from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.errors import ConfigError
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary, TimeFormat, TimeSpan
+from pmflib.ingest.dataset.design_columns import (
+    find_decimals,
+    list_design_columns,
+    read_units,
+    read_weight_column,
+)
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
@@ -30,12 +36,6 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
 from pmflib.store.dataset import LEVEL_COUNTS
-from pmflib.surveys.design.columns import (
-    find_decimals,
-    list_design_columns,
-    read_units,
-    read_weight_column,
-)
 
 LEFT_OUT = -4
 """Index of variables that the schema leaves out."""

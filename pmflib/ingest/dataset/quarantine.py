@@ -16,9 +16,9 @@ from pmflib.ingest.dataset.identifiers import read_sample_hashes
 from pmflib.ingest.options import REASONS
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import Layer, list_file_steps, list_layers
 from pmflib.store.file_digests import check_file, read_checked
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.parquet_batches import read_batches
 from pmflib.store.table_files import write_file
 

@@ -19,6 +19,13 @@ from pmflib.base.hashing import HashArray, mix_hashes
 from pmflib.base.texts import list_near
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary
+from pmflib.ingest.dataset.design_columns import (
+    find_decimals,
+    list_design_columns,
+    read_replicate_columns,
+    read_units,
+    read_weight_column,
+)
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.dataset.identifiers import Identifiers, as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
@@ -32,13 +39,6 @@ from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_writer import SampleWriter
-from pmflib.surveys.design.columns import (
-    find_decimals,
-    list_design_columns,
-    read_replicate_columns,
-    read_units,
-    read_weight_column,
-)
 
 
 def encode_wide(

@@ -16,6 +16,7 @@ from typing import IO, Any, TypeVar
 
 from pmflib.base.errors import ConfigError, PmfError, RefusedStoreError, UnreachableStoreError
 from pmflib.base.events import Notice, send_event
+from pmflib.store.bucket.caches import CACHE_FILE, StoreCache, find_root, make_cache
 from pmflib.store.bucket.packs import unpack
 from pmflib.store.objects.interface import (
     LIST_FILE,
@@ -103,6 +104,18 @@ class Bucket(Objects):
             )
         self._clock: tuple[float, float] | None = None
         self._listing: Listing | None = None
+        self._caches: dict[Path, StoreCache] = {}
+
+    def find_root(self) -> Path:
+        """Folder of this machine's cache."""
+        return find_root(self.address)
+
+    def open_cache(self) -> StoreCache:
+        """Open this machine's cache, which is created if it does not exist or was deleted."""
+        root = self.find_root()
+        if root not in self._caches or not (root / CACHE_FILE).is_file():
+            self._caches[root] = make_cache(self.address)
+        return self._caches[root]
 
     def lacks(self, name: str, but: str | None = None) -> bool:
         """Whether a recent listing shows neither this name nor any object below it other than ``but``."""

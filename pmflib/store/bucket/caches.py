@@ -20,10 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from pmflib.base.errors import ConfigError, StoreError
-from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.bucket.packs import choose_packed, pack
-from pmflib.store.objects.addresses import is_bucket, open_objects
-from pmflib.store.objects.interface import LIST_FILE, call_in_parallel
+from pmflib.store.objects.addresses import open_objects
+from pmflib.store.objects.interface import LIST_FILE, FileCache, Objects, call_in_parallel
 from pmflib.store.objects.local_folder import (
     PRIVATE,
     make_folder,
@@ -95,18 +94,12 @@ CACHE_FILE = "mirror.json"
 """Marks a folder as a cache, and holds the address of the store."""
 UPLOAD_SECONDS = 5.0
 """Time between uploads of checkpoints of one artefact, seconds: the work that is lost if the machine is lost."""
-_OBJECTS = re.compile(
-    r"(?P<store>.+?://.+?)/"
-    r"(?P<objects>[a-z][a-z-]*/[0-9a-f]{24}|work/[0-9a-f]{64}|tmp/[a-z-]+-[0-9a-f]{32}-[0-9a-f]{8})"
-    r"(?:/(?P<rest>.*))?"
-)
 _WORK = "work"
-_caches: dict[Path, StoreCache] = {}
 _lock = threading.Lock()
 
 
-class StoreCache:
-    """Cache of one store on this machine.
+class StoreCache(FileCache):
+    """Cache of one store on this machine: see `FileCache`.
 
     Parameters
     ----------
@@ -125,15 +118,9 @@ class StoreCache:
         self._waiting: dict[Path, tuple[float, set[Path]]] = {}
 
     @property
-    def objects(self) -> Bucket:
-        """Object store in the bucket."""
-        opened = open_objects(self.address)
-        assert isinstance(opened, Bucket)
-        return opened
-
-    def name_objects(self, folder: Path) -> str:
-        """Name of the objects that a file or folder of the cache is a copy of."""
-        return folder.relative_to(self.root).as_posix()
+    def objects(self) -> Objects:
+        """Object store in the bucket, with the credentials that the environment has now."""
+        return open_objects(self.address)
 
     def make(self) -> None:
         """Create the folders of the cache, for their owner only, if they do not exist or were deleted.
@@ -163,10 +150,7 @@ class StoreCache:
                 os.utime(folder)
 
     def fetch_list(self, folder: Path) -> bool:
-        """Fetch the digest list of an artefact unless it is cached; return whether the artefact exists.
-
-        The list is checked when it is read: the folder is named after its digest.
-        """
+        """Fetch a digest list, which is checked when it is read: the folder is named after its digest."""
         if (folder / LIST_FILE).is_file():
             self.use(folder)
             return True
@@ -184,22 +168,7 @@ class StoreCache:
         return True
 
     def fetch_files(self, folder: Path, digests: Mapping[str, str], names: Iterable[str]) -> None:
-        """Fetch the missing files of an artefact in parallel.
-
-        Parameters
-        ----------
-        folder
-            Folder of the artefact in the cache.
-        digests
-            SHA-256 of each of its files.
-        names
-            Files to fetch; names that the artefact does not have are ignored.
-
-        Raises
-        ------
-        StoreError
-            If a file is lost or damaged in the store.
-        """
+        """Fetch missing files, each to a draft that is moved once its digest is right."""
         self.use(folder)
         missing = [name for name in names if name in digests and not (folder / name).is_file()]
         if not missing:
@@ -260,7 +229,7 @@ class StoreCache:
             return
 
     def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read byte ranges of a file from the cache or the bucket; raise `FileNotFoundError` if neither has it."""
+        """Read byte ranges; of a file that is not cached, only these are fetched."""
         with suppress(FileNotFoundError):
             # packed files were fetched with the list
             return read_file_ranges(path, ranges)
@@ -293,7 +262,7 @@ class StoreCache:
         self._make_room(sum(sizes.values()))
 
     def resume_work(self, identity: str, kind_file: str) -> None:
-        """Fetch the checkpoints of interrupted work."""
+        """Fetch checkpoints, if there are any."""
         mark = f"{_WORK}/{identity}/{kind_file}"
         if self.objects.lacks(mark) or not self.objects.exists(mark):
             return
@@ -302,7 +271,7 @@ class StoreCache:
         )
 
     def fetch_loose(self, names: Sequence[str]) -> list[str]:
-        """Fetch objects outside artefacts in parallel, replacing cached copies; return the names that exist."""
+        """Fetch objects of which nothing but the name is known."""
 
         def fetch(name: str) -> bool:
             draft = self.make_draft("fetched")
@@ -319,10 +288,9 @@ class StoreCache:
         return [name for name, is_there in zip(names, done, strict=True) if is_there]
 
     def keep_checkpoint(self, path: Path, kind_file: str) -> None:
-        """Upload a checkpoint, so that another machine can continue if this one is lost.
-
-        Checkpoints of the same artefact are uploaded together every `UPLOAD_SECONDS`; short work uploads none.
-        """
+        """Upload a checkpoint, with others of the same artefact every `UPLOAD_SECONDS`; short work uploads none."""
+        if not self.name_objects(path).startswith(f"{_WORK}/"):
+            return
         folder = self.root / _WORK / path.relative_to(self.root / _WORK).parts[0]
         now = time.monotonic()
         with _lock:
@@ -341,13 +309,7 @@ class StoreCache:
         call_in_parallel(upload, sorted(waiting))
 
     def drop_work(self, folder: Path) -> None:
-        """Delete the uploaded checkpoints of finished work; local files stay.
-
-        Parameters
-        ----------
-        folder
-            Local folder of the checkpoints.
-        """
+        """Delete uploaded checkpoints; those that wait are forgotten."""
         with _lock:
             self._waiting.pop(folder, None)
         if any(folder.glob("[!.]*")):
@@ -382,7 +344,7 @@ def _read_if_there(path: Path) -> bytes:
         return b""
 
 
-def open_cache(address: str) -> StoreCache:
+def make_cache(address: str) -> StoreCache:
     """Open this machine's cache of a store, or create it for its owner only.
 
     It is below the folder named by PMF_MIRROR, or in the user's cache directory.
@@ -392,11 +354,7 @@ def open_cache(address: str) -> StoreCache:
     ConfigError
         If the folder cannot be created, or belongs to another user.
     """
-    root = find_root(address)
-    found = _caches.get(root)
-    if found is not None and (root / CACHE_FILE).is_file():
-        return found
-    cache = StoreCache(address, root)
+    cache = StoreCache(address, root := find_root(address))
     try:
         cache.make()
         state = root.stat()
@@ -408,8 +366,6 @@ def open_cache(address: str) -> StoreCache:
         raise ConfigError(
             f"cache {str(root)!r} of store {address!r} cannot be created ({error}); set PMF_MIRROR to another folder"
         ) from error
-    with _lock:
-        _caches[root] = cache
     return cache
 
 
@@ -426,43 +382,3 @@ def find_root(address: str) -> Path:
 def _find_cache_home() -> Path:
     above = os.environ.get("XDG_CACHE_HOME", "")
     return Path(above) if above else Path.home() / ".cache"
-
-
-def find_cache(root: Path) -> StoreCache | None:
-    """Cache that this process has opened in a folder; None for other folders, such as local stores."""
-    return _caches.get(root)
-
-
-def find_cache_above(path: Path) -> StoreCache | None:
-    """Cache that contains a file or folder; None if none does."""
-    return next(filter(None, map(find_cache, path.parents)), None)
-
-
-def find_cache_of_work(path: Path) -> StoreCache | None:
-    """Cache whose checkpoint folder contains a file; None for other files."""
-    cache = find_cache_above(path)
-    return cache if cache is not None and cache.name_objects(path).startswith(f"{_WORK}/") else None
-
-
-def name_for_workers(path: Path) -> str:
-    """Name of an artefact's file or folder for other machines: its address in the bucket, or its local path."""
-    cache = find_cache_above(path)
-    return str(path) if cache is None else f"{cache.address}/{cache.name_objects(path)}"
-
-
-def find_local_path(name: str | Path) -> Path:
-    """Local path of a name from `name_for_workers`: in this machine's cache, or the name itself.
-
-    Raises
-    ------
-    StoreError
-        If it is a URL that does not name an artefact of a store.
-    """
-    if isinstance(name, Path) or not is_bucket(name):
-        return Path(name)
-    parts = _OBJECTS.fullmatch(name)
-    if parts is None:
-        raise StoreError(
-            f"{name!r} is not a location of a store in a bucket; give s3://bucket/prefix/kind/digest, as pmf prints it"
-        )
-    return open_cache(parts["store"]).root / parts["objects"] / (parts["rest"] or "")

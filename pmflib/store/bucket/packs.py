@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from pmflib.store.objects.interface import is_inner
+
 PACK_BYTES = 1 << 20
 """Limit on the packed bytes of one artefact, which are read together with its list. For larger files, the cost of a
 request is negligible."""
-LONGEST_NAME, LONGEST_PART = 1024, 255
-"""Maximum bytes of the name of a file below an artefact, and of each part of it, on every file system."""
 _BETWEEN = b"\0"
 
 
@@ -72,11 +72,3 @@ def unpack(content: bytes) -> tuple[bytes, dict[str, bytes]]:
     except (ValueError, TypeError, AttributeError, RecursionError):
         files.clear()
     return listing, files
-
-
-def is_inner(name: str) -> bool:
-    """Whether a file can have this relative name, which stays inside its folder."""
-    parts = name.split("/")
-    lengths = [len(part.encode()) for part in parts]
-    fits = max(lengths) <= LONGEST_PART and sum(lengths) + len(parts) <= LONGEST_NAME
-    return fits and "\0" not in name and {"", ".", ".."}.isdisjoint(parts)

@@ -14,7 +14,6 @@ from pmflib.base.errors import RefusedStoreError, StoreError, UnreachableStoreEr
 from pmflib.base.json_files import parse_json
 from pmflib.base.machine import count_processors
 from pmflib.store.artefacts import NO_KINDS, Entry, Reference, Store
-from pmflib.store.care.copying import LINEAGE
 from pmflib.store.care.exports import EXPORTS, read_export
 from pmflib.store.erasures import LOCK
 from pmflib.store.file_digests import (
@@ -74,6 +73,8 @@ REMEDIES: dict[Problem, str] = {
 
 OTHERS = frozenset({".prefect", "erasures.json", "erasures"})
 """Other contents of a store: erasures, and Prefect's database of earlier versions."""
+LINEAGE = "lineage"
+"""Folder of a store with lineage events, one per line."""
 _FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _KIND = re.compile(r"[a-z][a-z-]*")

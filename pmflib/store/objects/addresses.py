@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pmflib.base.errors import ConfigError, PmfError, UnreachableStoreError
-from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.objects.interface import Objects
 from pmflib.store.objects.local_folder import LocalFolder
 
-SCHEME = "s3"
-"""Scheme of the addresses of buckets."""
+REMOTE = {"s3": "pmflib.store.bucket.bucket:Bucket"}
+"""Stores that are elsewhere: for each scheme of a URL, the class of its `Objects`, made of a checked address. It is
+imported when such an address is first opened, and a scheme whose package is not there is not supported."""
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX = re.compile(r"[^\x00-\x1f\x7f?#%\\]+")
 _COLLAPSED = re.compile(r"[a-z][a-z0-9+]+:/[^/]")
-_opened: dict[tuple[str, int, int], Bucket] = {}
+_opened: dict[tuple[str, int, int], Objects] = {}
 _lock = threading.Lock()
 
 
@@ -29,7 +32,7 @@ def is_bucket(address: str | Path) -> bool:
 
 
 def check_address(address: str) -> str:
-    """Check the address of a store, a folder or ``s3://bucket/prefix``, and remove a trailing "/".
+    """Check the address of a store, a folder or a URL such as ``s3://bucket/prefix``, and remove a trailing "/".
 
     Raises
     ------
@@ -39,13 +42,13 @@ def check_address(address: str) -> str:
     if not is_bucket(address):
         return address
     scheme, _, location = address.partition("://")
-    works = f"give a folder, or {SCHEME}://bucket/prefix"
+    works = "give a folder" + "".join(f", or {each}://bucket/prefix" for each in list_schemes())
     if "@" in location.partition("/")[0] or "?" in location or "#" in location:
         raise ConfigError(
             f"store.path {scheme + '://***'!r}: the URL contains a user, a password or options, which would be "
             f"shown and recorded; {works}, and put credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
-    if scheme.lower() != SCHEME:
+    if scheme.lower() not in list_schemes():
         raise ConfigError(
             f"store.path {address!r}: {scheme}:// is not supported for stores; {works}"
         )
@@ -53,7 +56,17 @@ def check_address(address: str) -> str:
     parts = prefix.split("/")
     if not _BUCKET.fullmatch(bucket) or not _PREFIX.fullmatch(prefix) or {"", ".", ".."} & {*parts}:
         raise ConfigError(f"store.path {address!r} is not a location in a bucket; {works}")
-    return f"{SCHEME}://{bucket}/{prefix}"
+    return f"{scheme.lower()}://{bucket}/{prefix}"
+
+
+def list_schemes() -> list[str]:
+    """Schemes of the URLs that this installation can open."""
+    found = []
+    for scheme, place in REMOTE.items():
+        with suppress(ModuleNotFoundError):
+            if importlib.util.find_spec(place.partition(":")[0]) is not None:
+                found.append(scheme)
+    return found
 
 
 def open_objects(address: str | Path) -> Objects:
@@ -76,7 +89,8 @@ def open_objects(address: str | Path) -> Objects:
     key = address, os.getpid(), hash(state)
     with _lock:
         if key not in _opened:
-            _opened[key] = Bucket(address)
+            module, _, name = REMOTE[address.partition("://")[0]].partition(":")
+            _opened[key] = getattr(importlib.import_module(module), name)(address)
         return _opened[key]
 
 
@@ -94,14 +108,8 @@ class StoreAccess:
 
     def find_obstacle(self) -> PmfError | None:
         """Return the error that keeps this process from using the location; None if there is none."""
-        if not is_bucket(self.address):
-            return (
-                None if Path(self.address).is_dir() else PmfError("the folder does not exist there")
-            )
         try:
-            opened = open_objects(self.address)
-            assert isinstance(opened, Bucket)
-            opened.check()
+            open_objects(self.address).check()
         except PmfError as error:
             return error
         return None

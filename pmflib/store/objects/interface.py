@@ -7,7 +7,7 @@ later read on any machine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ R = TypeVar("R")
 LIST_FILE = ".digests"
 """List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
 content: the digest of the content is a digest of this list."""
+LONGEST_NAME, LONGEST_PART = 1024, 255
+"""Maximum bytes of the name of a file below an artefact, and of each part of it, on every file system."""
 PARALLEL_REQUESTS = 16
 """Requests that a process makes at a time."""
 
@@ -187,6 +189,103 @@ class Objects(ABC):
     @abstractmethod
     def digest_files(self, folder: str) -> dict[str, str]:
         """SHA-256 of every file of an artefact except its list, by relative name; every byte is read from the store."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise a `PmfError` if the location does not exist, or cannot be used by this process."""
+
+    @abstractmethod
+    def find_root(self) -> Path:
+        """Folder of this machine for the files of the store, which need not exist: the store, or its cache."""
+
+    def open_cache(self) -> FileCache | None:
+        """Open this machine's cache of a store that is elsewhere; None for a folder, which needs none."""
+        return None
+
+
+class FileCache(ABC):
+    """Local files of a store that is elsewhere, in a folder with the layout of a local store.
+
+    Files of artefacts are fetched when they are first read. What is written is uploaded once it is complete.
+
+    Attributes
+    ----------
+    address
+        Address of the store.
+    root
+        Folder of the cache.
+    """
+
+    address: str
+    root: Path
+
+    @property
+    @abstractmethod
+    def objects(self) -> Objects:
+        """Object store that it is a cache of."""
+
+    def name_objects(self, path: Path) -> str:
+        """Name of the objects that a file or folder of the cache is a copy of."""
+        return path.relative_to(self.root).as_posix()
+
+    @abstractmethod
+    def make(self) -> None:
+        """Create the folders of the cache if they do not exist or were deleted."""
+
+    @abstractmethod
+    def fetch_list(self, folder: Path) -> bool:
+        """Fetch the digest list of an artefact unless it is cached; return whether the artefact exists."""
+
+    @abstractmethod
+    def fetch_files(self, folder: Path, digests: Mapping[str, str], names: Iterable[str]) -> None:
+        """Fetch the missing files of an artefact in parallel, and compare them with their digests.
+
+        Parameters
+        ----------
+        folder
+            Folder of the artefact in the cache.
+        digests
+            SHA-256 of each of its files.
+        names
+            Files to fetch; names that the artefact does not have are ignored.
+
+        Raises
+        ------
+        StoreError
+            If a file is lost or damaged in the store.
+        """
+
+    @abstractmethod
+    def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Read byte ranges of a file from the cache or the store; raise `FileNotFoundError` if neither has it."""
+
+    @abstractmethod
+    def publish(self, draft: Path, folder: Path) -> None:
+        """Upload the files of a complete artefact, its digest list last, and keep them in the cache."""
+
+    @abstractmethod
+    def resume_work(self, identity: str, kind_file: str) -> None:
+        """Fetch the checkpoints of interrupted work."""
+
+    @abstractmethod
+    def keep_checkpoint(self, path: Path, kind_file: str) -> None:
+        """Upload a checkpoint, so that another machine can continue; other files are ignored."""
+
+    @abstractmethod
+    def drop_work(self, folder: Path) -> None:
+        """Delete the uploaded checkpoints of a local folder of finished work; local files stay."""
+
+    @abstractmethod
+    def fetch_loose(self, names: Sequence[str]) -> list[str]:
+        """Fetch objects outside artefacts in parallel, replacing cached copies; return the names that exist."""
+
+
+def is_inner(name: str) -> bool:
+    """Whether a file can have this relative name, which stays inside its folder."""
+    parts = name.split("/")
+    lengths = [len(part.encode()) for part in parts]
+    fits = max(lengths) <= LONGEST_PART and sum(lengths) + len(parts) <= LONGEST_NAME
+    return fits and "\0" not in name and {"", ".", ".."}.isdisjoint(parts)
 
 
 def call_in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:

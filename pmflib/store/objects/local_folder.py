@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pmflib.base.errors import PmfError
 from pmflib.store.objects.interface import (
     LIST_FILE,
     Location,
@@ -260,6 +261,15 @@ class LocalFolder(Objects):
     def digest_files(self, folder: str) -> dict[str, str]:
         """SHA-256 of every file of an artefact."""
         return digest_files(self.root / folder)
+
+    def check(self) -> None:
+        """Check that the folder exists."""
+        if not self.root.is_dir():
+            raise PmfError("the folder does not exist there")
+
+    def find_root(self) -> Path:
+        """Folder of the store."""
+        return self.root
 
 
 def digest_files(folder: Path) -> dict[str, str]:

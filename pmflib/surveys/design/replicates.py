@@ -15,6 +15,7 @@ from pmflib.base.defaults import Limits
 from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.base.replicate_weights import ReplicateWeights, find_student_quantile
+from pmflib.base.variance import MOST_REPLICATES, Variance, weigh_samples
 from pmflib.counts.marginals import estimate_block_singles, normalise_singles
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, StoredBlocks
 from pmflib.em.family import run_em
@@ -30,6 +31,7 @@ from pmflib.inference.errors.parameter_errors import FAR, MAX_ENTRIES, VAGUE, sp
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics, em_statistics, merge_each, take_logs
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
+from pmflib.store.stored_variance import StoredVariance
 from pmflib.surveys.design.linearised import (
     LinearReplicates,
     ReadDrawn,
@@ -37,8 +39,6 @@ from pmflib.surveys.design.linearised import (
     move_model,
     read_entries,
 )
-from pmflib.surveys.design.sample_designs import StoredDesign
-from pmflib.surveys.design.survey_design import MOST_REPLICATES, SurveyDesign, weigh_samples
 
 MAX_PASSES = 500
 """Maximum number of passes of a refit; few are needed from the model of the whole sample."""
@@ -136,7 +136,7 @@ class Replicates:
 
 
 def fit_replicates(
-    model: JointPMF, samples: object, design: SurveyDesign, *, method: Method = "auto"
+    model: JointPMF, samples: object, design: Variance, *, method: Method = "auto"
 ) -> Replicates:
     """Fit a model to each replicate of a survey design.
 
@@ -182,7 +182,7 @@ def fit_replicates(
     51(3), for the first order.
     """
     check_model_type("model", model, JointPMF)
-    if not isinstance(design, SurveyDesign):
+    if not isinstance(design, Variance):
         raise PmfError(f"design is {design!r}; give a pmflib.SurveyDesign")
     if method not in get_args(Method):
         raise PmfError(f"method is {method!r}; give one of {get_args(Method)}")
@@ -232,7 +232,7 @@ class DrawnRows:
 def find_stored_replicates(
     model: JointPMF,
     samples: StoredSamples,
-    design: StoredDesign,
+    design: StoredVariance,
     method: Literal["linear", "refit"] = "linear",
 ) -> Replicates:
     """Fit a model to each replicate of the design of stored samples, as `fit_replicates` does in memory.
@@ -341,7 +341,7 @@ def _list_parameters(model: JointPMF) -> FloatArray:
     return np.concatenate([model.prior, model.factors.ravel()])
 
 
-def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates:
+def _refit(model: JointPMF, refits: _Refits, design: Variance) -> Replicates:
     """Fit to each replicate of samples in memory."""
     start, is_converged = refits.fit_whole()
     models, factors, n_stopped = [], [], int(not is_converged)
@@ -360,7 +360,7 @@ def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates
 class _Refits:
     """Fits to the whole sample and to replicates of samples in memory, started from a model, with its pseudo-count."""
 
-    def __init__(self, model: JointPMF, block: DenseBlock, design: SurveyDesign) -> None:
+    def __init__(self, model: JointPMF, block: DenseBlock, design: Variance) -> None:
         self.block = block
         self.scale = round(design.weights.n_effective) / float(design.weights.units.sum())
         self._model = model

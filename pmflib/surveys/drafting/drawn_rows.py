@@ -11,6 +11,8 @@ import pyarrow as pa
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.hashing import mix_hashes
+from pmflib.base.weights import read_weights
+from pmflib.ingest.dataset.design_columns import name_replicates
 from pmflib.ingest.dataset.row_screening import Screen
 from pmflib.ingest.dataset.sample_folds import find_folds, seed_file
 from pmflib.ingest.dataset.wide import EncodedRows, WideEncoder, encode_rows
@@ -18,8 +20,6 @@ from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 from pmflib.schema.tables import read_numbers
-from pmflib.surveys.design.columns import name_replicates
-from pmflib.surveys.design.survey_design import weigh_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def draw_rows(
     _, dealt, weights, codes, numbers = _take_first(drawn, most)
     block = DenseBlock(codes, dealt=dealt)
     if config.weight is not None and len(block):
-        block = DenseBlock(codes, weigh_samples(block, weights, None).weights, dealt)
+        block = DenseBlock(codes, read_weights(weights, len(block)).scale(), dealt)
     return DrawnRows(block, dict(zip(numeric, numbers.T, strict=True)))
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.base.errors import SchemaError
+from pmflib.base.texts import natural_key
 from pmflib.schema.value_counts import ValueCounts, find_strays, make_bins
 from pmflib.schema.variable import (
     DEFAULT_MISSING,
@@ -30,7 +31,7 @@ from pmflib.surveys.drafting.column_meaning import (
     find_weight,
     is_replicate,
 )
-from pmflib.surveys.drafting.level_order import LevelOrder, find_level_order, natural_key
+from pmflib.surveys.drafting.level_order import LevelOrder, find_level_order
 from pmflib.surveys.drafting.missing_codes import HIGH_CODES, CodeProposal
 
 ONE_LEVEL = (

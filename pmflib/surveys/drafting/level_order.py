@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pmflib.base.texts import natural_key
+from pmflib.schema.intervals import read_interval
 from pmflib.schema.variable import read_number
 
 # One scale per line, from the lowest step to the highest; "<" separates steps, "/" words for the same step.
@@ -161,22 +163,6 @@ ABSENT = frozenset(
 """Words for missing values."""
 
 
-_NUMBER = r"[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)\s*(k|m|%)?"
-_RANGE = re.compile(
-    rf"[\[(]?\s*{_NUMBER}\s*(?:-|\u2013|\u2014|_|\.\.|,|;|to|bis|à|a|tot|and|until)\s*{_NUMBER}\s*[\])]?"
-)
-_BELOW = re.compile(
-    rf"(?:<=?|≤|under|below|less than|up to|at most|unter|bis|moins de|menos de|meno di|minder dan)\s*{_NUMBER}"
-)
-_ABOVE = re.compile(
-    rf"(?:>=?|≥|over|above|more than|at least|from|über|ab|plus de|más de|oltre|più di|meer dan)\s*{_NUMBER}"
-)
-_ABOVE_AFTER = re.compile(
-    rf"{_NUMBER}\s*(?:\+|-?\s*(?:or|and)?\s*(?:more|over|above|older|up|plus)|und mehr|et plus|o más|e più|of meer)"
-)
-_UNITS = re.compile(
-    r"\s*\b(?:years?(?: old)?|yrs?|y|jahre?|ans?|años|anni|jaar|days?|months?|hours?|kg|cm|usd|eur)\b\.?"
-)
 _PREFIX = re.compile(r"\s*[(\[]?(-?\d{1,3})\s*(?:[.:)=\]]|\s-\s|\s\u2013\s)\s*(\S.*)?")
 _SCALES_OF_TWO = 2
 
@@ -219,43 +205,10 @@ def find_level_order(texts: Sequence[str]) -> LevelOrder:
     return LevelOrder(tuple(sorted(texts, key=natural_key)), None, "names without a known order")
 
 
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key that compares numbers inside names by value."""
-    parts = []
-    for digits, text in re.findall(r"0*([0-9]+)|([^0-9]+)", name):
-        # without leading zeros, the longer number is the greater one
-        parts.append((0, len(digits), digits) if digits else (1, 0, text))
-    return (*parts, (-1, 0, name))
-
-
 def normalise_word(text: str) -> str:
     """Normalise case, apostrophes, underscores and surrounding punctuation."""
     text = unicodedata.normalize("NFC", text).casefold().replace("’", "'").replace("´", "'")  # noqa: RUF001
     return " ".join(text.replace("_", " ").replace("ß", "ss").split()).strip(" .!,;:")
-
-
-def read_interval(text: str) -> tuple[float, float] | None:
-    """Parse an interval such as "[0-25)", "5-9", "<5", "10+" or ">= 80", or a number; None for other texts.
-
-    Open ends are infinite; the ends of a number are equal.
-    """
-    text = _UNITS.sub("", text.casefold().strip().strip("'\""))
-    if (number := read_number(text)) is not None:
-        return number, number
-    if match := _RANGE.fullmatch(text):
-        low, high = _scale(*match.groups()[:2]), _scale(*match.groups()[2:])
-        if match[2] is None and match[4] in ("k", "m") and low < high:
-            low = _scale(match[1], match[4])
-        return (low, high) if low <= high else None
-    if match := _BELOW.fullmatch(text):
-        return -math.inf, _scale(*match.groups())
-    match = _ABOVE.fullmatch(text) or _ABOVE_AFTER.fullmatch(text)
-    return (_scale(*match.groups()), math.inf) if match else None
-
-
-def _scale(number: str, unit: str | None) -> float:
-    factor = {"k": 1e3, "m": 1e6}.get(unit or "", 1.0)
-    return float(number.replace(",", "")) * factor
 
 
 def _order_prefixes(texts: Sequence[str]) -> LevelOrder | None:

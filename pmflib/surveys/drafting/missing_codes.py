@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.base.arrays import FloatArray
+from pmflib.schema.intervals import read_interval
 from pmflib.schema.value_counts import ValueCounts, find_strays
 from pmflib.schema.variable import as_text, read_number
-from pmflib.surveys.drafting.level_order import ABSENT, NO_ANSWERS, normalise_word, read_interval
+from pmflib.surveys.drafting.level_order import ABSENT, NO_ANSWERS, normalise_word
 
 HIGH_CODES = (
     *(7.0, 8.0, 9.0, 66.0, 77.0, 88.0, 95.0, 96.0, 97.0, 98.0, 99.0),

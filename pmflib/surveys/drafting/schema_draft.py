@@ -11,19 +11,22 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pmflib.base.arrays import IntArray
 from pmflib.base.errors import SchemaError, SourceError
 from pmflib.base.texts import abridge_names, list_near
-from pmflib.ingest.chunks import RawRows, is_statistics, is_text
+from pmflib.base.weights import LARGEST_ERROR, MOST_DECIMALS, find_decimals
+from pmflib.ingest.chunks import is_text
+from pmflib.ingest.column_values import count_answers, describe_undecodable, read_all
 from pmflib.ingest.csv.sniffing import name_columns
+from pmflib.ingest.dataset.design_columns import STORED_DECIMALS, name_replicates, read_in_units
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.readers import read_columns, read_declared
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
+from pmflib.schema.file_columns import FileColumn
 from pmflib.schema.value_counts import ValueCounts, find_strays
-from pmflib.schema.variable import as_text, read_number
-from pmflib.surveys.design.columns import draft_unit, list_design_columns, name_replicates
+from pmflib.schema.variable import read_number
 from pmflib.surveys.drafting.column_meaning import note_design
+from pmflib.surveys.drafting.declared_columns import follow_file, label_counts, list_declared
 from pmflib.surveys.drafting.drafted_schema import ColumnDraft, DraftedSchema
 from pmflib.surveys.drafting.inference import (
     DECLARED_WEIGHT,
@@ -31,7 +34,6 @@ from pmflib.surveys.drafting.inference import (
     Proposal,
     give_absent,
 )
-from pmflib.surveys.drafting.level_order import natural_key
 from pmflib.surveys.drafting.missing_codes import CodeProposal, propose_codes
 from pmflib.surveys.drafting.several_answers import split_columns
 from pmflib.surveys.drafting.table_draft import (
@@ -42,14 +44,6 @@ from pmflib.surveys.drafting.table_draft import (
     propose_columns,
     share_codes,
     share_sister_codes,
-)
-from pmflib.surveys.statistics_files.file_columns import FileColumn
-from pmflib.surveys.statistics_files.statistics_files import (
-    declare_levels,
-    follow_file,
-    label_counts,
-    list_declared,
-    read_file_columns,
 )
 
 
@@ -190,6 +184,46 @@ def draft_schema(
     return DraftedSchema(schema, columns, tuple(notes), None, bins, max_levels)
 
 
+def draft_unit(counted: ValueCounts, config: SourceOptions) -> tuple[int | None, list[str]]:
+    """Choose the decimals of a weight column, and note how many rows would go to quarantine.
+
+    Parameters
+    ----------
+    counted
+        Values of the column.
+    config
+        Options with the name of the column.
+
+    Returns
+    -------
+    Decimals for the schema, None if `MOST_DECIMALS` are enough; and notes.
+    """
+    texts = pa.array(list(counted.counts), pa.string())
+    numbers = np.array([read_number(text) or 0.0 for text in counted.counts])
+    decimals, notes, found = MOST_DECIMALS, list[str](), None
+    if (numbers > 0).any():
+        decimals = min(find_decimals(numbers[numbers > 0]), STORED_DECIMALS)
+    if decimals > MOST_DECIMALS:
+        found = decimals
+        notes.append(
+            f"{config.weight}: weights down to {numbers[numbers > 0].min():g} are kept with {decimals} decimals, which "
+            "weight_decimals of the schema says"
+        )
+    decimals = max(decimals, MOST_DECIMALS)
+    is_bad = read_in_units(texts, decimals, LARGEST_ERROR) < 1
+    bad = texts.filter(pa.array(is_bad)).to_pylist()
+    n_bad, n_counted = (
+        sum(counted.counts[text] for text in each) for each in (bad, counted.counts)
+    )
+    if n_bad:
+        notes.append(
+            f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are not weights above zero in "
+            f"units of 10**-{decimals}, and such rows go to quarantine; give numbers with a decimal point, or leave "
+            "these rows out"
+        )
+    return found, notes
+
+
 def check_drafted_target(target: str, proposal: Proposal) -> None:
     """Check that a target is drafted as a variable of at least two levels.
 
@@ -219,41 +253,6 @@ def note_columns(columns: Mapping[str, Proposal | ColumnDraft]) -> Iterator[str]
         yield f"{list_names(names)}: {note}"
 
 
-def count_values(
-    sources: Sequence[Source],
-    config: SourceOptions,
-    names: Sequence[str],
-    coded: Sequence[str] = (),
-) -> dict[str, ValueCounts]:
-    """Count the values of some columns, or of some variables of a long log, in all files.
-
-    Parameters
-    ----------
-    sources, config
-        The files, and how they are read.
-    names
-        Columns or variables.
-    coded
-        Those of levels, as for `read_rows`.
-
-    Raises
-    ------
-    SourceError
-        If a file cannot be read or lacks a column.
-    """
-    if config.layout == "long":
-        found, _ = count_answers(sources, config, [])
-        return {name: found.get(name, ValueCounts()) for name in names}
-    value_counts = {name: ValueCounts() for name in names}
-    for raw in read_all(sources, config, list(names), [], coded):
-        for name, counted in value_counts.items():
-            counted.add(raw.batch.column(name))
-    declared = _read_declared(sources[:1], config, [])
-    for name in {*coded} & value_counts.keys() & declared.keys():
-        declare_levels(value_counts[name], declared[name])
-    return value_counts
-
-
 class CountedValues(NamedTuple):
     """Values of possible variables and of the weight, missing codes, variables that share a scale or are left out."""
 
@@ -281,34 +280,6 @@ def check_target_column(name: str, columns: Sequence[str], sample: str | None) -
         raise SchemaError(f"target {name!r} is not a column of the data; {hint}")
 
 
-def read_all(
-    sources: Sequence[Source],
-    config: SourceOptions,
-    columns: Sequence[str],
-    notes: list[str],
-    coded: Sequence[str] = (),
-) -> Iterator[RawRows]:
-    """Read some columns of all files in order; note ragged rows at the end."""
-    n_ragged = n_rows = 0
-    for source in sources:
-        for raw in read_rows(source, config, columns, coded=coded):
-            n_rows += raw.batch.num_rows + len(raw.ragged)
-            n_ragged += len(raw.ragged)
-            yield raw
-    if n_ragged:
-        notes.append(
-            f"{n_ragged} of {n_rows} rows have too few or too many fields; check source.delimiter and quotation marks"
-        )
-
-
-def describe_undecodable(count: int, what: str, config: SourceOptions) -> str:
-    """Make the note on undecodable values."""
-    return (
-        f"{count} {what} are not in the encoding {config.encoding}: they are not among the levels, and their rows "
-        "would go to quarantine; set source.encoding (pmf infer: --encoding cp1252, say), or save the files as UTF-8"
-    )
-
-
 def count_wide(
     sources: Sequence[Source],
     config: SourceOptions,
@@ -333,21 +304,20 @@ def count_wide(
 
 def _read_declared(
     sources: Sequence[Source], config: SourceOptions, notes: list[str]
-) -> dict[str, FileColumn]:
+) -> Mapping[str, FileColumn]:
     """Read what the first file declares of its columns, and note others that differ; empty for CSV and Parquet."""
-    found: dict[str, FileColumn] = {}
+    found: Mapping[str, FileColumn] = {}
     for source in sources:
-        if is_statistics(source, config):
-            own = read_file_columns(source, config)
-            if not found:
-                found = own
-                notes.extend(note for column in own.values() for note in column.notes)
-            alike = own.keys() & found.keys()
-            if odd := [name for name in own if name in alike and own[name] != found[name]]:
-                notes.append(
-                    f"{source.name}: the labels or missing codes of {abridge_names(odd)} are others than in "
-                    f"{sources[0].name}, and its values may be unknown levels"
-                )
+        own = read_declared(source, config)
+        if not found:
+            found = own
+            notes.extend(note for column in own.values() for note in column.notes)
+        alike = own.keys() & found.keys()
+        if odd := [name for name in own if name in alike and own[name] != found[name]]:
+            notes.append(
+                f"{source.name}: the labels or missing codes of {abridge_names(odd)} are others than in "
+                f"{sources[0].name}, and its values may be unknown levels"
+            )
     return found
 
 
@@ -410,12 +380,6 @@ def _note_header(
             )
 
 
-MAX_VARIABLES = 200_000
-"""Largest number of distinct values of the variable column of a long log."""
-LONG_TRACKED = 1024
-"""Largest number of distinct values counted per variable of a long log."""
-
-
 def count_long(
     sources: Sequence[Source],
     config: SourceOptions,
@@ -437,66 +401,6 @@ def count_long(
     codes = propose_codes(value_counts, config.missing)
     scales = _share_levels(value_counts, config, codes, max_levels, notes)
     return CountedValues(value_counts, codes, scales, left_out, weights)
-
-
-def count_answers(
-    sources: Sequence[Source], config: SourceOptions, notes: list[str]
-) -> tuple[dict[str, ValueCounts], ValueCounts]:
-    """Count the values of a long log by variable, in natural order, and the weights."""
-    assert config.variable is not None
-    assert config.value is not None
-    assert config.sample is not None
-    value_counts: dict[str, ValueCounts] = {}
-    undecodable = 0
-    weights = ValueCounts()
-    columns = list(
-        dict.fromkeys([config.variable, config.value, config.sample, *list_design_columns(config)])
-    )
-    for raw in read_all(sources, config, columns, notes):
-        names, variable = _distinct(raw.batch.column(config.variable))
-        values, value = _distinct(raw.batch.column(config.value))
-        pairs, counts = _count_pairs(variable * len(values) + value, len(names) * len(values))
-        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            which, what = divmod(pair, len(values))
-            name, text = names[which], values[what]
-            if name is None or text is None:
-                undecodable += count
-            elif name:
-                value_counts.setdefault(name, ValueCounts()).count(text, count, LONG_TRACKED)
-        if config.weight is not None:
-            weights.add(raw.batch.column(config.weight))
-        if len(value_counts) > MAX_VARIABLES:
-            raise SchemaError(
-                f"column {config.variable!r} has more than {MAX_VARIABLES} distinct values; "
-                "is source.variable the column that names the question?"
-            )
-    if undecodable:
-        notes.append(describe_undecodable(undecodable, "answers", config))
-    return dict(sorted(value_counts.items(), key=lambda item: natural_key(item[0]))), weights
-
-
-def _distinct(column: pa.Array) -> tuple[list[str | None], IntArray]:
-    """Distinct texts of a column, None if undecodable, and the index of each row's text."""
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    texts: list[str | None] = []
-    for value in [*coded.dictionary.to_pylist(), None]:
-        try:
-            text = value.decode("utf-8") if isinstance(value, bytes) else value
-            texts.append("" if text is None else as_text(text).strip())
-        except UnicodeDecodeError:
-            texts.append(None)
-    indices = coded.indices.cast(pa.int64()).fill_null(len(texts) - 1)
-    return texts, indices.to_numpy(zero_copy_only=False)
-
-
-def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Distinct pairs and their counts."""
-    if size > 4 * pairs.size + 1024:
-        distinct, counts = np.unique(pairs, return_counts=True)
-        return distinct, counts
-    table = np.bincount(pairs, minlength=size)
-    present = np.flatnonzero(table)
-    return present, table[present]
 
 
 def _refuse_unary(value_counts: Mapping[str, ValueCounts], config: SourceOptions) -> None:

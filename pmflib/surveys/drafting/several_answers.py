@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pmflib.base.errors import SchemaError
-from pmflib.base.texts import list_near, list_some
+from pmflib.base.texts import list_near, list_some, natural_key
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import Part, Variable, split_answers
 from pmflib.surveys.drafting.inference import Proposal
-from pmflib.surveys.drafting.level_order import natural_key
 
 NO_YES = ("no", "yes")
 """Levels of a part."""

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from pmflib.base.texts import list_some
+from pmflib.schema.tables import CATEGORIES
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import DEFAULT_MISSING, read_number
 from pmflib.surveys.drafting.inference import (
@@ -94,10 +95,6 @@ def propose_variables(
         name: {name: give_absent(_forgive_strays(each), absent)} for name, each in proposals.items()
     }
     return {name: each for column in names for name, each in (whole | parts)[column].items()}
-
-
-CATEGORIES = b"pmflib.categories"
-"""Metadata of fields whose dictionary declares all levels of the column, in order."""
 
 
 def _forgive_strays(proposal: Proposal) -> Proposal:

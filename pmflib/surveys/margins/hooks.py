@@ -1,3 +1,15 @@
-"""What margins add to the core."""
+"""What known margins add to the core: raked models, and raked weights of stored samples."""
 
-HOOKS = {"model_methods": {"rake": "pmflib.surveys.margins.model:rake_model"}}
+HOOKS = {
+    "face": {
+        "RakedDesign": "pmflib.surveys.margins.samples:RakedDesign",
+        "rake": "pmflib.surveys.margins.samples:rake",
+    },
+    "model_methods": {"rake": "pmflib.surveys.margins.model:rake_model"},
+    "stored_weights": {
+        "raking": "pmflib.surveys.margins.stored_weights:open_raking",
+    },
+    "stored_designs": {
+        "raking": "pmflib.surveys.margins.stored:open_raked",
+    },
+}

@@ -11,15 +11,16 @@ from pmflib.base.arrays import FloatArray, IntArray, check_row_order, find_row_n
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.machine import find_memory_limit
 from pmflib.base.replicate_weights import ReplicateWeights
+from pmflib.base.variance import MOST_REPLICATES, Variance, check_replicates
+from pmflib.base.weights import read_weights
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.schema import Schema
-from pmflib.surveys.design.survey_design import MOST_REPLICATES, SurveyDesign
 from pmflib.surveys.margins.factors import ACCEPTED, Raked, check_bounds, find_levels, rake_cells
 from pmflib.surveys.margins.margins import Margin, MarginTables, read_margins
 
 
-class RakedDesign(SurveyDesign):
-    """Sampling design of raked samples: taken wherever a `pmflib.SurveyDesign` is.
+class RakedDesign(Variance):
+    """Variance of raked samples: taken wherever a `pmflib.SurveyDesign` is.
 
     Attributes
     ----------
@@ -32,7 +33,7 @@ class RakedDesign(SurveyDesign):
 
     def __init__(
         self,
-        drawn: SurveyDesign,
+        drawn: Variance,
         factors: FloatArray,
         replicates: FloatArray,
         record: ReplicateWeights,
@@ -41,32 +42,25 @@ class RakedDesign(SurveyDesign):
         weight = drawn.weights.units * factors
         self.factors = factors
         self.weight: FloatArray = weight * (total / weight.sum())
-        super().__init__(
-            self.weight, replicates=replicates, method="JKn", factors=record.refit_factors
-        )
-        self.row_names = drawn.row_names
-        # held-out folds have whole units of each stratum
-        self.units, self._drawn_strata = drawn.units, drawn._strata
-        before, after = drawn.weights.n_effective, self.weights.n_effective
+        weights = read_weights(self.weight, drawn.n_rows)
+        before, after = drawn.weights.n_effective, weights.n_effective
         notes = (
             *record.notes,
             f"raked: {before:,.0f} effective samples (Kish) became {after:,.0f}; factors from {factors.min():.3g} to "
             f"{factors.max():.3g}",
         )
-        self.record = replace(
-            self.record, degrees=record.degrees, method=f"raked {record.method}", notes=notes
-        )
-
-    @property
-    def _strata(self) -> IntArray:
-        return self._drawn_strata
+        method = f"raked {record.method}"
+        raked = ReplicateWeights(record.refit_factors, record.degrees, method, None, notes)
+        # held-out folds have whole units of each stratum
+        known = drawn.units, drawn.strata, check_replicates(replicates), drawn.row_names
+        super().__init__(weights, raked, *known)
 
 
 def rake(
     samples: object,
     margins: MarginTables,
     *,
-    weight: object | SurveyDesign | None = None,
+    weight: object | Variance | None = None,
     schema: Schema | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> RakedDesign:
@@ -120,10 +114,10 @@ def rake(
     known, found = read_margins(margins, schema)
     check_row_order(samples, weight=weight)
     codes = known.encode(samples)
-    drawn = weight if isinstance(weight, SurveyDesign) else None
+    drawn = weight if isinstance(weight, Variance) else None
     if drawn is None:
-        drawn = SurveyDesign(np.ones(len(codes)) if weight is None else weight)
-        drawn.row_names = find_row_names(samples)
+        own = np.ones(len(codes)) if weight is None else weight
+        drawn = Variance.of_rows(own, find_row_names(samples))
     if drawn.n_rows != len(codes):
         raise PmfError(
             f"samples has {len(codes)} rows, and weight {drawn.n_rows}; give weights of these rows"

@@ -12,6 +12,8 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.errors import PmfError, SourceError
 from pmflib.base.machine import find_memory_limit
+from pmflib.base.replicate_weights import ReplicateWeights
+from pmflib.base.variance import MOST_REPLICATES
 from pmflib.base.weights import LIMIT, MOST_DECIMALS, WeightSums
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
@@ -24,11 +26,9 @@ from pmflib.store.sample_blocks import (
     add_sums,
     group_blocks,
     read_block,
-    read_unraked,
     sum_units,
 )
-from pmflib.surveys.design.sample_designs import StoredDesign
-from pmflib.surveys.design.survey_design import MOST_REPLICATES
+from pmflib.store.stored_variance import StoredReplicates, open_variance
 from pmflib.surveys.margins.margins import Margin
 from pmflib.surveys.margins.samples import find_total, rake_margins, rake_replicates
 from pmflib.surveys.margins.stored_weights import RAKING, RakedWeights
@@ -77,7 +77,7 @@ def rake_dataset(
     """
     layers, content = list_layers(store, dataset), read_content(store, dataset)
     blocks = [block for layer in layers for block in layer.blocks]
-    design, before = StoredDesign.open(store, dataset), add_sums(blocks)
+    design, before = open_variance(store, dataset), add_sums(blocks)
     drawn = None if design is None else design.reduce(blocks, MOST_REPLICATES)
     decimals = MOST_DECIMALS if schema.weight_decimals is None else schema.weight_decimals
     decimals = decimals if before is None else before.decimals
@@ -114,7 +114,9 @@ def rake_dataset(
         weighed = tuple(replace(block, weights=next(weights)) for block in layer.blocks)
         layers[place] = replace(layer, blocks=weighed)
     files, origin = list_file_steps(store, dataset), content["origin"]
-    write_layers(folder, layers, content["account"], files, origin, {"replicates": replicates})
+    write_layers(
+        folder, layers, content["account"], files, origin, {RAKING: {"replicates": replicates}}
+    )
     raking.write(folder / RAKING)
     after = add_sums(block for layer in layers for block in layer.blocks)
     assert after is not None
@@ -133,13 +135,22 @@ def rake_dataset(
     return {**content["account"], "weights": after.to_json(), "raking": facts}
 
 
+def open_raked(described: Mapping[str, Any]) -> StoredReplicates | None:
+    """Open the raked replicate weights of a dataset; None if its samples had weights alone, or none, before."""
+    raked = described["raking"]["replicates"]
+    if raked is None:
+        return None
+    read = {"factors": np.array(raked["factors"]), "notes": tuple(raked["notes"])}
+    return StoredReplicates(ReplicateWeights(**raked | read))
+
+
 def _sum_cells(
     group: Sequence[BlockReference], raking: RakedWeights
 ) -> tuple[IntArray, FloatArray]:
     """Sum the weights and replicate weights of some blocks by cell: see `_merge_cells`."""
     parts = []
     for reference in group:
-        block, spread = read_unraked(reference, raking)
+        block, spread = raking.read_unraked(reference)
         weights = np.column_stack([raking.read_units(block), spread])
         found = raking.find_keys(block)
         order = np.argsort(found, kind="stable")

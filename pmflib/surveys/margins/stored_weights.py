@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,13 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block
 from pmflib.base.replicate_weights import ReplicateWeights
-from pmflib.store.bucket.caches import find_local_path
+from pmflib.store.objects.local_files import find_local_path
+from pmflib.store.sample_blocks import (
+    BlockReference,
+    read_block,
+    read_replicates,
+    read_sampling_units,
+)
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 from pmflib.surveys.margins.factors import find_levels
 
@@ -109,6 +115,18 @@ class RakedWeights:
     def weigh_replicates(self, block: Block, spread: FloatArray) -> IntArray:
         """Rake replicate weights, the result of `spread`: whole numbers, int64 of the same shape."""
         return np.rint(spread * self.by_replicate[self._locate(block)]).astype(np.int64)
+
+    def read_replicates(self, reference: BlockReference) -> IntArray | None:
+        """Read the raked replicate weights of a block; None without any before."""
+        block, spread = self.read_unraked(reference)
+        return self.weigh_replicates(block, spread) if spread.size else None
+
+    def read_unraked(self, reference: BlockReference) -> tuple[Block, FloatArray]:
+        """Read samples with weights as before raking, in units, and their replicate weights: see `spread`."""
+        before = replace(reference, reweighting=None, scale=1.0)
+        read = read_sampling_units if self.hashes.size else read_replicates
+        block = read_block(before)
+        return block, self.spread(block, read(before))
 
     def _locate(self, block: Block) -> IntArray:
         # superseded rows, whose weights nobody uses, may have other cells

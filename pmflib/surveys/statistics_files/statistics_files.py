@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from pmflib.base.errors import PmfError, SourceError
 from pmflib.base.texts import abridge_names
-from pmflib.ingest.chunks import RawRows, find_columns, find_format
+from pmflib.ingest.chunks import FileChunk, RawRows, find_columns, find_format
 from pmflib.ingest.options import SourceOptions
+from pmflib.ingest.readers import Reader
 from pmflib.ingest.sources import (
     DAMAGED,
     PACKED,
@@ -28,12 +29,9 @@ from pmflib.ingest.sources import (
     open_source,
     spare_transient,
 )
+from pmflib.schema.file_columns import Code, FileColumn
 from pmflib.schema.tables import simplify
-from pmflib.schema.value_counts import ValueCounts
-from pmflib.schema.variable import Variable, as_text, read_number
-from pmflib.surveys.drafting.level_order import natural_key
-from pmflib.surveys.drafting.missing_codes import CodeProposal
-from pmflib.surveys.statistics_files.file_columns import Code, FileColumn
+from pmflib.schema.variable import as_text, read_number
 from pmflib.surveys.statistics_files.statistics_output import import_package
 
 BATCH_CELLS = 1 << 21
@@ -63,7 +61,11 @@ def read_file_columns(source: Source, config: SourceOptions) -> dict[str, FileCo
 
 
 def read_statistics_rows(
-    source: Source, config: SourceOptions, columns: Sequence[str], coded: Sequence[str]
+    source: Source,
+    config: SourceOptions,
+    columns: Sequence[str],
+    chunk: FileChunk | None,
+    coded: Sequence[str],
 ) -> Iterator[RawRows]:
     """Read some columns of a file of SPSS, Stata or SAS in batches, in bounded memory.
 
@@ -73,6 +75,8 @@ def read_statistics_rows(
         The file, which may be in a bucket, and its options.
     columns
         Distinct names of the requested columns.
+    chunk
+        Not used: these files are read whole.
     coded
         Columns whose codes are read as their labels; in others they stay codes. Codes in a range that is declared
         missing and letters of missing numbers are null, unless they have a label.
@@ -150,80 +154,6 @@ def _hide_ranges(column: FileColumn, values: pa.Array) -> pa.Array:
         hidden = pc.or_(hidden, within)
     is_kept = pc.is_in(values, pa.array(kept, values.type))
     return pc.if_else(pc.and_(hidden, pc.invert(is_kept)), pa.scalar(None, values.type), values)
-
-
-def label_counts(counted: ValueCounts, column: FileColumn, max_levels: int) -> ValueCounts:
-    """Name the counted codes of a column by their labels, and declare their order.
-
-    Codes that are mostly numbers without a label, such as ages of which the last is "90 or older", are returned
-    unchanged.
-
-    Parameters
-    ----------
-    counted
-        Counts of codes.
-    column
-        What the file says of the column.
-    max_levels
-        Number of distinct codes up to which all may be levels.
-    """
-    names = {as_text(code): text for code, text in column.texts.items()}
-    missing = {as_text(code) for code in column.missing}
-    bare = [text for text in counted.counts if text and text not in names and text not in missing]
-    n_labelled = len(column.labelled)
-    is_long = n_labelled + len(bare) > max_levels and len(bare) > n_labelled
-    if not n_labelled or is_long or counted.overflowed:
-        return counted
-    named = ValueCounts(undecodable=counted.undecodable)
-    for text, count in counted.counts.items():
-        named.counts[names.get(text, text)] += count
-    declare_levels(named, column)
-    return named
-
-
-def declare_levels(counted: ValueCounts, column: FileColumn) -> None:
-    """Declare the levels of a column whose labels were counted: in the order of their codes, which scales mean."""
-    codes: dict[str, str] = {text: as_text(code) for code, text in column.texts.items()}
-    apart = {as_text(code) for code in column.texts if column.is_missing(code)}
-    apart |= {"", *map(as_text, column.missing)}
-    texts = dict.fromkeys([*codes, *counted.counts])
-    levels = [text for text in texts if codes.get(text, text) not in apart]
-    if column.labelled:
-        levels.sort(key=lambda text: _order_code(codes.get(text) or text))
-        counted.declare(levels, is_ordered=column.measure in ("ordinal", "scale"))
-
-
-def _order_code(code: str) -> tuple[bool, float, Any]:
-    number = read_number(code)
-    return number is None, number or 0.0, natural_key(code)
-
-
-def list_declared(counted: ValueCounts, column: FileColumn) -> list[CodeProposal]:
-    """List the codes that a file declares missing, as they are counted, with their labels."""
-    codes = {code: None for code in (*column.texts, *column.missing) if column.is_missing(code)}
-    found = []
-    for code in codes:
-        label = column.texts.get(code, "")
-        text = label if counted.categories and label else as_text(code)
-        about = f"{as_text(code)} = {label!r}" if label else as_text(code)
-        evidence = f"the file declares {about} missing"
-        found.append(CodeProposal(text, counted.counts.get(text, 0), evidence))
-    return found
-
-
-def follow_file(variable: Variable, column: FileColumn, *, by_label: bool) -> Variable:
-    """Give the levels of a drafted variable the values or the labels of their codes, as rows will be read."""
-    if variable.edges is not None or not column.texts:
-        return variable
-    if not by_label:
-        names = {as_text(code): text for code, text in column.texts.items()}
-        return replace(variable, levels=tuple(names.get(level, level) for level in variable.levels))
-    values = [column.find_code(level) for level in variable.levels]
-    numbers = tuple(float(value) for value in values if isinstance(value, int | float))
-    is_rising = len(numbers) == len(values) and list(numbers) == sorted(set(numbers))
-    if variable.values is None or not is_rising:
-        return variable
-    return replace(variable, values=numbers)
 
 
 def _name_labels(labels: Mapping[Code, str]) -> dict[Code, str]:
@@ -487,3 +417,11 @@ def _join_lists(values: list[Any], is_number: bool) -> pa.Array:
         return pa.array(values)
     numbers = pa.array([None if isinstance(each, str) else each for each in values])
     return pa.StructArray.from_arrays([numbers, pa.array(letters)], names=["value", "letter"])
+
+
+READER = Reader(
+    lambda source, config: list(read_file_columns(source, config)),
+    read_statistics_rows,
+    read_file_columns,
+)
+"""Reader of the formats of SPSS, Stata and SAS."""

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.base.errors import PmfError, SchemaWarning
+from pmflib.schema.file_columns import Code, FileColumn
 from pmflib.store.parquet_batches import read_batches
-from pmflib.surveys.statistics_files.file_columns import Code, FileColumn
+from pmflib.store.table_files import Writer
 
-WRITTEN = (".sav", ".zsav", ".dta")
-"""Suffixes of the files of SPSS and Stata that can be written."""
 BATCH_CELLS = 1 << 19
 """Number of cells of a piece."""
 LONG = 2_147_483_620
@@ -189,3 +188,7 @@ def _declare_missing(column: FileColumn) -> dict[str, Any]:
         return {"values": alone[:3]}
     (low, high), *_ = column.ranges
     return {"lo": low, "hi": high} | ({"value": alone[0]} if alone else {})
+
+
+WRITER = Writer(lambda format: import_package("readstat_arrow", format), write_statistics)
+"""Writer of files of SPSS and Stata."""

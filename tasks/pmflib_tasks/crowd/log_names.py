@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pmflib.apps.crowd.stored.log_names import build_log_names, load_log_names, make_label_schema
+from pmflib.apps.crowd.stored.log_names import (
+    FileNames,
+    build_log_names,
+    load_log_names,
+    make_label_schema,
+)
 from pmflib.base.display.progress import report_progress
 from pmflib.cluster.clients import check_workers
 from pmflib.cluster.item_maps import map_items
 from pmflib.ingest.sources import find_sources
-from pmflib.store.artefacts import Reference
 from pmflib.store.objects.addresses import StoreAccess
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store, open_workers, stage
@@ -15,7 +19,7 @@ from pmflib_tasks.stage import open_store, open_workers, stage
 
 # run records and artefacts use this name
 @stage(name="census")
-def list_log_names(config: PipelineConfig, address: str = "") -> dict[str, Reference]:
+def list_log_names(config: PipelineConfig, address: str = "") -> FileNames:
     """List the workers and labels of all sources, and write their schema.
 
     Parameters
@@ -27,7 +31,7 @@ def list_log_names(config: PipelineConfig, address: str = "") -> dict[str, Refer
 
     Returns
     -------
-    Names in each file, by the digest of the file. Files whose names are known are not read again.
+    Names in each file. Files whose names are known are not read again.
 
     Raises
     ------
@@ -54,4 +58,4 @@ def list_log_names(config: PipelineConfig, address: str = "") -> dict[str, Refer
     counted = load_log_names(store, [entry.reference for entry in entries])
     schema = make_label_schema(counted, config.source, config.crowd.classes)
     schema.save(config.resolve(config.schema_.file))
-    return {entry.inputs["source"].digest: entry.reference for entry in entries}
+    return FileNames({entry.inputs["source"].digest: entry.reference for entry in entries})

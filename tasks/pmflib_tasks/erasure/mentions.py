@@ -27,11 +27,11 @@ from pmflib.store.artefacts import Store
 from pmflib.store.care.exports import Export, list_exports
 from pmflib.store.parquet_batches import read_batches
 from pmflib.store.run_records import list_pages
-from pmflib.surveys.statistics_files.statistics_output import WRITTEN
+from pmflib.store.table_files import list_suffixes
 
 NAMES_AT_ONCE = 200
 """Number of identifiers per regular expression; more would exceed the memory limit of RE2."""
-SEARCHED = (".parquet", ".html", ".csv", *WRITTEN)
+SEARCHED = (".html", *list_suffixes())
 """Suffixes of exported files with texts; others are pictures."""
 AROUND = 60
 """Number of characters shown before and after an identifier."""
@@ -144,13 +144,13 @@ def find_in_export(export: Export, names: Names) -> list[Mention]:
     for path in map(Path, export.files):
         suffix = path.suffix.lower()
         try:
-            if suffix in (".parquet", *WRITTEN):
-                found += _search(str(path), _read_rows(path), names)
-            elif suffix in SEARCHED:
+            if suffix in (".html", ".csv"):
                 text = path.read_text("utf-8", "replace")
                 lines = _split_page(text) if suffix == ".html" else text.splitlines()
                 # the first line of a table is its header
                 found += _search(str(path), enumerate(lines, int(suffix == ".html")), names)
+            elif suffix in SEARCHED:
+                found += _search(str(path), _read_rows(path), names)
         except (OSError, pa.ArrowInvalid, PmfError):
             continue
     return found

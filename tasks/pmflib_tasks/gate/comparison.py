@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from pmflib.apps.scoring.score_tables import digest_model
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.comparison import N_SUMS, PairedGain, estimate_gain_per_cell, merge_sums
 from pmflib.base.errors import RefusedStoreError, StoreError, UnreachableStoreError
@@ -17,6 +16,7 @@ from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.sampling import draw_cells
+from pmflib.model.table_makers import digest_model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import (
     BlockReference,

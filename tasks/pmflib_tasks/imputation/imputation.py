@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pmflib.apps.scoring.score_tables import ScoreOptions, digest_model
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.errors import SchemaError
 from pmflib.base.hashing import HashArray, mix_hashes
@@ -17,6 +16,7 @@ from pmflib.inference.imputation.resampled_fits import fit_resampled
 from pmflib.ingest.dataset.identifiers import as_binary, hash_identifiers
 from pmflib.model import JointPMF
 from pmflib.model.measures import TargetSums
+from pmflib.model.table_makers import ScoreOptions, digest_model
 from pmflib.store.sample_blocks import iterate_blocks
 
 DRAW = "draw"

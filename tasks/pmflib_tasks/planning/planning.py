@@ -22,13 +22,13 @@ from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.traits import plan_trait_memory
 from pmflib.fits.fit_specifications import Options
 from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.ingest.dataset.design_columns import name_replicates
 from pmflib.ingest.sources import find_sources
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.objects.addresses import is_bucket
 from pmflib.store.run_records import RunRecord, list_records
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, TARGET_GROUPS, count_groups
-from pmflib.surveys.design.columns import name_replicates
 from pmflib.surveys.design.replicate_counts import plan_replicates
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.sites.pool import plan_pool

@@ -17,8 +17,8 @@ from pmflib.cluster.item_maps import map_items
 from pmflib.ingest.dataset.identifiers import make_keys
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import HELD_OUT, KEPT, ReferenceScores, RowScorer, score_reference
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import Layer
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BlockReference,
     group_blocks,

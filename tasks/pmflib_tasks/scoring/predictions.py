@@ -12,11 +12,11 @@ from pmflib.apps.scoring.accounts import ScoreAccount, check_dataset
 from pmflib.apps.scoring.file_scoring import score_sources
 from pmflib.apps.scoring.outputs import claim_parts, publish_folder
 from pmflib.apps.scoring.parts import score_stored
-from pmflib.apps.scoring.score_tables import TableMaker
 from pmflib.base.display.progress import report_progress
 from pmflib.cluster.workers import find_scheduler
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.sources import find_sources, identify_source
+from pmflib.model.table_makers import TableMaker
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers
 from pmflib_tasks.config import PipelineConfig

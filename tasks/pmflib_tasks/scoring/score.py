@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pmflib.apps.scoring.file_scoring import VERSION as FILE_VERSION
-from pmflib.apps.scoring.score_tables import ScoreOptions, TableScorer
+from pmflib.apps.scoring.score_tables import TableScorer
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
+from pmflib.model.table_makers import ScoreOptions
 from pmflib.store.artefacts import Reference, Store
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.scoring.predictions import publish_files, publish_samples

@@ -19,10 +19,10 @@ from pmflib.counts.increments import (
 )
 from pmflib.counts.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
 from pmflib.counts.stored_tables import PAIRS, CountsWriter
+from pmflib.ingest.dataset.design_columns import name_unit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks, read_source
-from pmflib.surveys.design.columns import name_unit
 from pmflib.surveys.design.replicate_counts import count_replicates, plan_replicates
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pmflib.base.display.progress import report_progress
+from pmflib.ingest.dataset.build_steps import FileSchemas
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.store.artefacts import Entry, Reference
 from pmflib_tasks.config import PipelineConfig
@@ -15,7 +14,7 @@ from pmflib_tasks.stage import load_schema, open_store, open_workers_late, publi
 def ingest(
     config: PipelineConfig,
     address: str = "",
-    label_names: Mapping[str, Reference] | None = None,
+    file_schemas: FileSchemas | None = None,
     base: Reference | None = None,
     rehash: bool = False,
 ) -> Reference:
@@ -27,8 +26,8 @@ def ingest(
         The pipeline.
     address
         Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
-    label_names
-        For label logs, the names in each file, from `pmflib_tasks.crowd.log_names.list_log_names`.
+    file_schemas
+        Schemas of single files, such as those of label logs.
     base
         Dataset of an earlier run to build upon: only samples whose rows changed are assembled again.
     rehash
@@ -55,7 +54,7 @@ def ingest(
                 store,
                 config.dataset_options,
                 schema,
-                label_names=label_names,
+                file_schemas=file_schemas,
                 base=base,
                 rehash=rehash,
                 on_step=_report_rows,

@@ -21,7 +21,7 @@ from pmflib.fits.starts import PreparedStart, StoredCounts
 from pmflib.inference.errors.recorded import record_errors
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
-from pmflib.surveys.design.sample_designs import StoredDesign
+from pmflib.store.stored_variance import open_variance
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.gate.refit import limit_patience
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
@@ -102,7 +102,7 @@ def refine(
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
             known = is_warm and inherit_weight(result.model, start_model, training.n_samples)
             (known or weigh_model(result.model, training, unseen)).save(folder / "model")
-            how = StoredDesign.open(store, dataset), em.errors
+            how = open_variance(store, dataset), em.errors
             return summarise_fit(result) | {"errors": record_errors(result.model, training, *how)}
 
     return build_artefact(

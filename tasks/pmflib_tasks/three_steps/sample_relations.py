@@ -22,15 +22,15 @@ from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import list_layers
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     read_block,
     read_origins,
     read_replicates,
     read_sampling_units,
 )
-from pmflib.surveys.design.sample_designs import StoredDesign
+from pmflib.store.stored_variance import StoredReplicates, open_variance
 from pmflib.surveys.design.survey_design import SurveyDesign
 
 
@@ -92,9 +92,8 @@ def read_samples(
     whole = concatenate_blocks(blocks, schema.offsets)
     design = None
     if whole.weights is not None and replicates:
-        stored = StoredDesign.open(store, dataset)
-        assert stored is not None
-        assert stored.record is not None
+        stored = open_variance(store, dataset)
+        assert isinstance(stored, StoredReplicates)
         made: Any = {"method": "JKn", "factors": stored.record.factors, "decimals": 0}
         design = SurveyDesign(whole.weights, replicates=np.concatenate(replicates), **made)
         # other methods than this one have other degrees of freedom

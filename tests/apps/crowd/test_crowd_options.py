@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pmflib_flows import cli
-from pmflib_flows.commands import crowd
+from pmflib_flows.crowd import crowd
 from pmflib_tasks.config import load_config, make_crowd
 
 

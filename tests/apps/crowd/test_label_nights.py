@@ -12,7 +12,7 @@ import pmflib as pmf
 from pmflib.base.errors import QualityError, SchemaError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
-from pmflib_flows.crowd import crowd_flow
+from pmflib_flows.crowd.crowd_flow import crowd_flow
 from tests.erasure.stored_texts import find_texts
 from tests.factories import call_command
 

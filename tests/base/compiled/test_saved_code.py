@@ -59,7 +59,7 @@ def test_compile_kernel__second_process_loads_what_processes_wrote_at_once(tmp_p
         assert end(process)[1:] == ["0", "True"]
     assert end(begin(tmp_path, "int8 int16")) == ["True", "2", "True"]
     # what was damaged is compiled again
-    (damaged, *others) = sorted(tmp_path.rglob("scatter.add_dense.*"))
+    (damaged, *others) = sorted(tmp_path.rglob("counts.kernels.scatter.add_dense.*"))
     assert len(others) == 1
     damaged.write_bytes(damaged.read_bytes()[:-100])
     others[0].write_bytes(b"")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.scoring.score_tables import digest_model
 from pmflib.base.errors import MemoryPlanError
 from pmflib.families.forests import dependence
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.fits.starts import PreparedStart
+from pmflib.model.table_makers import digest_model
 from pmflib.store import sample_blocks
 from tests.factories import same_fit
 from tests.families.forests.test_dependence import plant

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.scoring.score_tables import digest_model
 from pmflib.base.display.progress import Progress
 from pmflib.base.errors import ConfigError
 from pmflib.base.events import listen
 from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.model.table_makers import digest_model
 from pmflib.store.artefacts import Store
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate

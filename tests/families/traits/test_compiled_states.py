@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.scoring.score_tables import digest_model
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import StoreError
 from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.families.traits.traits import compile_states
+from pmflib.model.table_makers import digest_model
 from pmflib_tasks.gate.comparison import compare_hidden
 from pmflib_tasks.questions.answers import answer_questions
 from pmflib_tasks.stages.evaluation import choose_hidden, score_hidden

@@ -11,6 +11,7 @@ import pytest
 from pmflib.base.errors import ConfigError, UnreachableError, UnreachableStoreError
 from pmflib.store.artefacts import Store
 from pmflib.store.bucket import bucket as bucket_module
+from pmflib.store.objects import addresses
 from pmflib.store.objects.addresses import StoreAccess, check_address, open_objects
 from pmflib_tasks.config import load_config
 from tests.object_store import SECRET
@@ -143,3 +144,11 @@ def test_refuse_unable__where_only_an_answer_is_missing_it_may_be_tried_again():
         access.refuse_unable({"one": None, "two": silent})
     with pytest.raises(ConfigError, match="no credentials"):
         access.refuse_unable({"one": strange, "two": silent})
+
+
+def test_open_objects__schemes_whose_package_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setattr(addresses, "REMOTE", {"s3": "pmflib.store.no_package.bucket:Bucket"})
+    for address in ("s3://b/x", "gs://b/x"):
+        with pytest.raises(ConfigError, match=r"is not supported for stores; give a folder$"):
+            open_objects(address)
+    Store(tmp_path / "store").record_source("a.csv", "0" * 64, {})

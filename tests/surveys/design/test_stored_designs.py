@@ -11,8 +11,9 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.inference.errors.standard_errors import find_design_errors
 from pmflib.store.sample_blocks import list_blocks, scale_blocks
 from pmflib.store.sample_writer import SampleWriter
+from pmflib.store.stored_variance import StoredReplicates
 from pmflib.surveys.design.replicates import find_stored_replicates
-from pmflib.surveys.design.sample_designs import StoredDesign
+from pmflib.surveys.design.sample_designs import StoredUnits
 
 SIZES = [2, 3, 2, 2, 3]
 SCHEMA = pmf.Schema.from_cardinalities(SIZES)
@@ -71,7 +72,7 @@ def test_replicate_weights(survey, tmp_path, thread_client, method, rtol):
     stored = store_samples(tmp_path / "p", codes, weights, replicates=units)
     design = pmf.SurveyDesign(weights, replicates=replicates, method="Fay", fay=0.5, decimals=6)
     expected = pmf.standard_errors(model, codes, design, method=method)
-    of_store = StoredDesign(design.record)
+    of_store = StoredReplicates(design.record)
     found = find_stored_replicates(model, stored, of_store, method)
     check(find_design_errors(found), expected, rtol)
     # the same bits on workers
@@ -87,7 +88,7 @@ def test_a_replicate_that_empties_a_level(survey, tmp_path):
     stored = store_samples(tmp_path / "p", codes, weights, replicates=units)
     design = pmf.SurveyDesign(weights, replicates=emptied, method="Fay", fay=0.5, decimals=6)
     expected = pmf.standard_errors(model, codes, design)
-    found = find_stored_replicates(model, stored, StoredDesign(design.record))
+    found = find_stored_replicates(model, stored, StoredReplicates(design.record))
     errors = find_design_errors(found)
     check(errors, expected, 1e-6)
     assert errors["factors"].errors[4].max() > errors["factors"].errors[3].max()
@@ -100,7 +101,7 @@ def test_strata_and_units(survey, tmp_path, method, rtol):
     stored = store_samples(tmp_path / "p", codes, weights, units=hashes)
     design = pmf.SurveyDesign(weights, stratum=stratum, psu=unit, decimals=6)
     expected = pmf.standard_errors(model, codes, design, method=method)
-    found = find_stored_replicates(model, stored, StoredDesign(), method)
+    found = find_stored_replicates(model, stored, StoredUnits(), method)
     check(find_design_errors(found), expected, rtol)
 
 
@@ -108,7 +109,7 @@ def test_reduce__many_units_are_left_out_in_groups_of_their_stratum(survey, tmp_
     _, codes, weights, stratum, unit, _ = survey
     hashes = np.column_stack([stratum * 7919, unit * 104_729 + 13]).astype(np.int64)
     stored = store_samples(tmp_path / "p", codes, weights, units=hashes)
-    found = StoredDesign().reduce(stored.blocks, 12)
+    found = StoredUnits().reduce(stored.blocks, 12)
     assert found is not None
     assert found.record.strata is not None
     assert found.columns is not None
@@ -118,7 +119,7 @@ def test_reduce__many_units_are_left_out_in_groups_of_their_stratum(survey, tmp_
     # a stratum with a single unit is taken with another
     hashes[unit == 29, 0] = 1
     alone = store_samples(tmp_path / "q", codes, weights, units=hashes)
-    found = StoredDesign().reduce(alone.blocks, 1000)
+    found = StoredUnits().reduce(alone.blocks, 1000)
     assert found is not None
     assert found.record.strata is not None
     assert np.bincount(found.record.strata).min() > 1

@@ -15,9 +15,9 @@ from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_block, read_replicates
+from pmflib.store.stored_variance import open_variance
 from pmflib.surveys.design import replicate_counts
 from pmflib.surveys.design.replicate_counts import ReplicateCounts
-from pmflib.surveys.design.sample_designs import StoredDesign
 from pmflib_tasks.erasure.erase import erase
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
@@ -189,7 +189,7 @@ def test_answers_allow_for_replicates(pipeline, tmp_path, workers):
     write(tmp_path / "data" / "a.csv", codes, weights, replicates)
     dataset = ingest.fn(config, workers)
     blocks = list_dataset_blocks(store_of(config), dataset, None)
-    design = StoredDesign.open(store_of(config), dataset)
+    design = open_variance(store_of(config), dataset)
     assert design is not None
     counted = count_stored_tables(blocks, make_schema(*SIZES), REQUESTS, design=design)
     assert counted.weighted is not None

@@ -15,7 +15,7 @@ from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
-from pmflib.surveys.design.sample_designs import StoredDesign
+from pmflib.surveys.design.sample_designs import StoredUnits
 from pmflib_tasks.erasure.erase import erase
 from pmflib_tasks.selection.select import select
 from pmflib_tasks.stages.count import count
@@ -37,7 +37,7 @@ SIZES = [2, 3, 4]
 
 def find_sizes(blocks, requests):
     """Effective numbers of samples of tables by sampling units."""
-    found = count_stored_tables(blocks, make_schema(*SIZES), requests, design=StoredDesign())
+    found = count_stored_tables(blocks, make_schema(*SIZES), requests, design=StoredUnits())
     return found.weighted.sizes
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from pmflib.surveys.drafting.level_order import find_level_order, natural_key
+from pmflib.base.texts import natural_key
+from pmflib.surveys.drafting.level_order import find_level_order
 
 
 @pytest.mark.parametrize(

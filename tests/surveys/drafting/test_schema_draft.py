@@ -4,10 +4,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.base.errors import SchemaError, SourceError
+from pmflib.base.texts import natural_key
 from pmflib.ingest.csv.sniffing import sniff_source
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import find_sources
-from pmflib.surveys.drafting.level_order import natural_key
 from pmflib.surveys.drafting.schema_draft import draft_schema, number_columns
 
 WIDE = SourceOptions(path="x", layout="wide")
@@ -104,7 +104,7 @@ def test_draft_schema__nothing_to_draft(tmp_path):
 
 
 def test_draft_schema__too_many_variables(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.surveys.drafting.schema_draft.MAX_VARIABLES", 3)
+    monkeypatch.setattr("pmflib.ingest.column_values.MAX_VARIABLES", 3)
     rows = b"".join(b"u,%d,1\n" % n for n in range(4))
     with pytest.raises(SchemaError, match="column 'i'"):
         draft(tmp_path, {"a.csv": b"u,i,r\n" + rows}, LONG)

@@ -9,7 +9,7 @@ import pmflib as pmf
 from pmflib.base.errors import ConfigError, SchemaError
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.store.run_records import find_last_run, find_live
-from pmflib_flows.crowd import crowd_flow
+from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_tasks.planning.planning import PlannedWorkers, plan_run
 from pmflib_tasks.report.page import render_page
 from pmflib_tasks.report.run_report import gather_report

@@ -12,7 +12,7 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_block, read_replicates
-from pmflib.surveys.design.sample_designs import StoredDesign
+from pmflib.store.stored_variance import open_variance
 from pmflib_tasks.config.loading import load_config
 from pmflib_tasks.erasure.erase import erase
 from pmflib_tasks.margins.rake import rake
@@ -89,7 +89,7 @@ def test_rake__weights_are_those_of_the_library(tables, tmp_path):
     np.testing.assert_array_equal(found, codes[order])
     np.testing.assert_allclose(after, expected, atol=1e-6)
     assert replicates is None
-    assert StoredDesign.open(store_of(config), raked) is None
+    assert open_variance(store_of(config), raked) is None
     counts = load_counts(config, count.fn(config, raked))
     assert sum(counts.weights.totals) == np.rint(after * 1e6).sum()
     assert summary_of(config, raked)["weights"] == counts.weights.merge().to_json()
@@ -121,7 +121,7 @@ def test_rake__sampling_units_are_left_out_and_raked_again(tmp_path):
     np.testing.assert_allclose(after, design.weight[order], atol=1e-6)
     of_library = np.stack([each.weights for each in design.iterate_replicates()], axis=1)[order]
     factors = np.array([each.factor for each in design.iterate_replicates()])
-    stored = StoredDesign.open(store_of(config), raked).record
+    stored = open_variance(store_of(config), raked).record
     assert (stored.degrees, stored.n_columns) == (design.degrees, 40)
     for level in range(4):
         rows = codes[order, 2] == level
@@ -132,7 +132,7 @@ def test_rake__sampling_units_are_left_out_and_raked_again(tmp_path):
     # tables of answers, and questions, have the effective size of these replicates
     blocks = list_dataset_blocks(store_of(config), raked, None)
     tables = count_stored_tables(
-        blocks, SCHEMA, [TableRequest((2,))], design=StoredDesign.open(store_of(config), raked)
+        blocks, SCHEMA, [TableRequest((2,))], design=open_variance(store_of(config), raked)
     )
     expected = design.find_effective(codes[:, 2], 4)[1]
     assert tables.weighted.sizes[0] == pytest.approx(expected, rel=1e-3)
@@ -152,7 +152,7 @@ def test_rake__given_replicates_are_raked(tmp_path):
         np.testing.assert_allclose(found / found.sum(), alone / alone.sum(), atol=1e-8)
     np.testing.assert_allclose(replicates.sum(axis=0), weights.sum())
     count.fn(config, raked)
-    stored = StoredDesign.open(store_of(config), raked).record
+    stored = open_variance(store_of(config), raked).record
     np.testing.assert_allclose(stored.factors, 1 / (8 * 0.25))
 
 

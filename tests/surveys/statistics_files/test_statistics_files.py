@@ -13,10 +13,11 @@ from readstat_arrow import Metadata
 
 import pmflib.surveys.statistics_files.statistics_files as statistics_files
 from pmflib.base.errors import PmfError, SourceError
+from pmflib.ingest.column_values import count_values
 from pmflib.ingest.options import make_source
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
-from pmflib.surveys.drafting.schema_draft import count_values, draft_schema
+from pmflib.surveys.drafting.schema_draft import draft_schema
 
 LIKERT = {1: "disagree", 2: "neither", 3: "agree", 8: "don't know", 9: "no answer"}
 

@@ -24,9 +24,9 @@ from pmflib.ingest.dataset.wide import read_texts
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.checkpoints import find_out, hand_in
 from pmflib.store.file_digests import read_checked
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import BlockReference
 
 PREDICTIONS = "predictions"

@@ -23,9 +23,9 @@ from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import Variable
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import Layer
 from pmflib.store.file_digests import read_checked
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import read_origins
 
 KNOWN = "known.parquet"

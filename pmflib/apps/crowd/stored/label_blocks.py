@@ -26,8 +26,8 @@ from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.identifiers import read_sample_hashes
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.bucket.caches import find_local_path
 from pmflib.store.dataset import Layer, list_layers
+from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     MAX_GROUP,
     MIN_GROUP,

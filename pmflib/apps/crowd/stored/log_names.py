@@ -16,6 +16,7 @@ from pmflib.apps.crowd.class_names import make_class_variable, sort_names, unify
 from pmflib.base.defaults import MOST_CLASSES
 from pmflib.base.errors import SchemaError
 from pmflib.base.json_files import parse_json
+from pmflib.ingest.column_values import MAX_VARIABLES
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
@@ -24,7 +25,6 @@ from pmflib.schema import Schema
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.file_digests import read_checked
-from pmflib.surveys.drafting.schema_draft import MAX_VARIABLES
 
 VERSION = 1
 """Version of the artefact; increase it when its content changes."""
@@ -147,6 +147,29 @@ def build_log_names(source: Source, config: SourceOptions, root: str) -> Entry:
 def load_log_names(store: Store, parts: Iterable[Reference]) -> LogNames:
     """Read and join the names in several files."""
     return LogNames.merge(LogNames.load(store.locate(names) / NAMES_FILE) for names in parts)
+
+
+@dataclass(frozen=True)
+class FileNames:
+    """Names in each file of a label log, which is encoded with its own workers and labels only.
+
+    Parameters
+    ----------
+    by_digest
+        Artefacts of the names, by the digest of the file.
+    """
+
+    by_digest: Mapping[str, Reference]
+
+    def find(
+        self, store: Store, digest: str, schema: Schema, config: SourceOptions
+    ) -> tuple[Schema, Mapping[str, Reference]] | None:
+        """Return the schema of a file, and the artefact of its names; None for a file without any."""
+        reference = self.by_digest.get(digest)
+        if reference is None:
+            return None
+        names = LogNames.load(store.locate(reference) / NAMES_FILE)
+        return narrow_schema(schema, names, config), {"census": reference}
 
 
 def make_label_schema(

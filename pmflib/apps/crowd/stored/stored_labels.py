@@ -63,8 +63,8 @@ from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.bucket.caches import name_for_workers
 from pmflib.store.checkpoints import drop_arrived, gather_in
+from pmflib.store.objects.local_files import name_for_workers
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
 
 R = TypeVar("R")

@@ -1,0 +1,1 @@
+"""Label logs: the command and its flow."""

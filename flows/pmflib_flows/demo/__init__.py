@@ -1,0 +1,1 @@
+"""Demonstrations on drawn data: the command and its runs."""

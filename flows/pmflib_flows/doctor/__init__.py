@@ -1,0 +1,1 @@
+"""Checks of a setup before a run, and their command."""

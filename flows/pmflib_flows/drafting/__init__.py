@@ -1,0 +1,1 @@
+"""Commands that draft and change schemas and configurations."""

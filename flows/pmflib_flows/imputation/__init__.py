@@ -1,0 +1,1 @@
+"""Imputation with the live model: the command and its flow."""

@@ -1,0 +1,1 @@
+"""Recommendations by the live model: the command and its flow."""

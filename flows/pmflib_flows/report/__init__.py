@@ -1,0 +1,1 @@
+"""The command that writes the report of a run."""

@@ -1,0 +1,1 @@
+"""Scoring of samples with the live model: the command and its flow."""

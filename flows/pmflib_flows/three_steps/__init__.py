@@ -1,0 +1,1 @@
+"""The command that relates latent classes to external variables."""

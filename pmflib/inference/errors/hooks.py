@@ -1,0 +1,7 @@
+"""What this feature adds to the core."""
+
+HOOKS = {
+    "face": {
+        "standard_errors": "pmflib.inference.errors.standard_errors:standard_errors",
+    },
+}

@@ -1,0 +1,99 @@
+"""The schema of a table in memory, inferred: what is behind `pmflib.Schema.infer`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pmflib.base.errors import SchemaError, SchemaWarning
+from pmflib.base.texts import list_some
+from pmflib.schema import Schema
+from pmflib.schema.tables import as_arrow, name_columns
+from pmflib.surveys.drafting.inference import Proposal
+from pmflib.surveys.drafting.table_draft import propose_variables
+
+
+def infer_schema(
+    table: object,
+    *,
+    missing: Sequence[str],
+    max_levels: int,
+    bins: int,
+    split: Mapping[str, str] | None,
+    absent: str | None,
+) -> Schema:
+    """Infer the schema of a table or an array of answers, as `pmflib.Schema.infer`, which calls it, documents it.
+
+    Raises
+    ------
+    SchemaError
+        If no column can be a variable, a column cannot be split, or a column of an array cannot be a variable.
+
+    Warns
+    -----
+    SchemaWarning
+        If columns are left out, words stand among numbers, or there is one row.
+    """
+    if isinstance(table, np.ndarray):
+        return _infer_answers(table, max_levels, bins)
+    columns = as_arrow(table)
+    if not columns.num_columns:
+        raise SchemaError("the table has no columns; give one with a column for each variable")
+    proposals = propose_variables(
+        columns,
+        missing=missing,
+        max_levels=max_levels,
+        bins=bins,
+        split=split,
+        absent=absent,
+    )
+    kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
+    left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
+    if not kept:
+        raise SchemaError(
+            f"no column can be a variable: column {list_some(left, 4, '; column ')}; or raise "
+            f"max_levels={max_levels}"
+        )
+    for text in _list_doubts(columns.num_rows, left, proposals):
+        warnings.warn(text, SchemaWarning, stacklevel=3)
+    return Schema(kept, missing=tuple(missing))
+
+
+def _infer_answers(table: np.ndarray[Any, Any], max_levels: int, bins: int) -> Schema:
+    """Infer the schema of an array of answers, all of whose columns are variables."""
+    proposals = propose_variables(
+        name_columns(table),
+        missing=("",),
+        max_levels=max_levels,
+        bins=bins,
+        finds_codes=False,
+        finds_identifiers=False,
+    )
+    for name, each in proposals.items():
+        if each.variable is None:
+            raise SchemaError(f"column {name[1:]} of the array is {each.note}")
+    kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
+    return Schema(kept, missing=("",), has_answers=True)
+
+
+def _list_doubts(
+    n_rows: int, left: Sequence[str], proposals: Mapping[str, Proposal]
+) -> Iterator[str]:
+    """Yield warnings about a schema inferred in memory."""
+    if left:
+        yield f"column {list_some(left, 8, '; column ')}"
+    if n_rows == 1:
+        yield (
+            "the table has one row: each variable has the one level of that row; draft the schema from more rows, or "
+            "make it of pmflib.Variable(name, levels)"
+        )
+    strays = {name: each.strays for name, each in proposals.items() if each.strays}
+    for name, words in list(strays.items())[:8]:
+        yield (
+            f"column {name!r}: {sum(words.values()):,} values among numbers are words, "
+            f"{list_some([repr(word) for word in words])}, and count as missing; correct them in the table, or put a "
+            "pmflib.Variable with them among its levels into the Schema"
+        )

@@ -1,0 +1,87 @@
+"""What a feature adds to the pipeline: one declaration, which the core reads and which names no other feature.
+
+A feature is a folder of `pmflib_tasks`, of `pmflib_flows`, or of both. Its module ``feature`` holds the declaration, in
+the table `pmflib_tasks.features.FEATURES` or, without tasks, in `pmflib_flows.features.FEATURES`. Without the folders
+and that line, the pipeline runs as if the feature had never been there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an object is defined, so that its module is imported when the object is first used.
+
+    Parameters
+    ----------
+    text
+        Module and name, as ``"pmflib_tasks.crowd.section:CrowdConfig"``.
+    """
+
+    text: str
+
+    def load(self) -> Any:
+        """Import the module and return the object."""
+        module, _, name = self.text.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of ``pmf``.
+
+    Parameters
+    ----------
+    name
+        Name on the command line.
+    place
+        Function of the command, or a `typer.Typer` with several.
+    panel
+        Heading under which the help lists it.
+    position
+        Position in the help, which lists commands, and panels by their first command, in the order in which a new user
+        meets them.
+    """
+
+    name: str
+    place: Place
+    panel: str
+    position: int
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a feature adds to the pipeline. What it leaves out, it does not add.
+
+    Parameters
+    ----------
+    name
+        Name of the feature, and of its folders.
+    section
+        Key of its section of ``pipeline.toml``, and a class derived from `pmflib.ingest.options.Section`; all options
+        have defaults. Conditions that involve other sections are its method ``check_pipeline(config)``, which raises a
+        ValueError.
+    commands
+        Its commands.
+    deployments
+        Flows that Prefect may start on a schedule, by their names in `pmflib_flows.deployments`.
+    health
+        Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
+    plan
+        Function ``(config, facts) -> Iterable[StagePlan]``: its stages in `pmf plan`.
+    erase
+        Function that removes samples from what only this feature keeps, when they are erased from a store.
+    """
+
+    name: str
+    section: Mapping[str, Place] = field(default_factory=dict)
+    commands: tuple[Command, ...] = ()
+    deployments: Mapping[str, Place] = field(default_factory=dict)
+    health: Place | None = None
+    plan: Place | None = None
+    erase: Place | None = None
