@@ -1,5 +1,8 @@
 """The features of this installation: the one table that a new feature, or a removed one, changes."""
 
+ROOMS: tuple[str, ...] = ("pmflib.answering",)
+"""Rooms of the core that offer something to lower ones by hooks, as features do."""
+
 FEATURES: tuple[str, ...] = (
     "pmflib.surveys.drafting",
     "pmflib.surveys.statistics_files",

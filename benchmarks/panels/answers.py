@@ -12,6 +12,7 @@ import pmflib as pmf
 from benchmarks.panels.lines import Line, average
 from benchmarks.panels.models import draw_kind
 from benchmarks.panels.tables import draw_model, make_schema, read_codes
+from pmflib.families.traits.trait_pmf import TraitPMF
 
 N_QUESTIONS = 120
 """Questions to each table, of none to three conditions in turn."""
@@ -90,11 +91,12 @@ def measure_coverage(_: Path) -> Iterator[Line]:
         many = draw_kind("traits", 1, 100_000, seed)
         schema, codes = make_schema(many), many[:1000]
         # a fit of many more rows stands for the truth
-        planted = pmf.fit_item_responses(many, schema=schema, max_passes=100).model.trait_model
+        of_many = pmf.fit_item_responses(many, schema=schema, max_passes=100).model
         slopes = pmf.standard_errors(pmf.fit_item_responses(codes, schema=schema).model, codes)[
             "slopes"
         ]
-        assert planted is not None
+        assert isinstance(of_many, TraitPMF)
+        planted = of_many.trait_model
         true = planted.slopes * np.sign((slopes.values * planted.slopes).sum())
         held.append(float(((slopes.lower <= true) & (true <= slopes.upper)).mean()))
     yield average("coverage, items: slopes", held, "nearer .95")

@@ -17,6 +17,7 @@ import pmflib as pmf
 from benchmarks.panels.commands import run_pmf
 from benchmarks.panels.lines import Line, average
 from benchmarks.panels.tables import draw_model, make_schema, read_codes
+from pmflib.families.traits.trait_pmf import TraitPMF
 
 N_STARTS = 10
 """Random starts whose best likelihood a fit is compared with."""
@@ -85,11 +86,9 @@ def measure_kinds(_: Path) -> Iterator[Line]:
         for seed in range(5):
             codes = draw_kind(kind, size, n_rows, seed)
             model = pmf.fit_em(codes, rank="auto", schema=make_schema(codes)).model
-            found, number = "classes", model.rank
-            if model.trait_model is not None:
-                found, number = "traits", model.trait_model.n_traits
-            elif type(model) is not pmf.JointPMF:
-                found = "forests"
+            found, number = model.kind, model.rank
+            if isinstance(model, TraitPMF):
+                number = model.trait_model.n_traits
             kinds.append(found == kind)
             sizes.append(found == kind and number == size)
         title = f"kinds, {size} {kind}, {n_rows} rows"

@@ -17,6 +17,7 @@ import numpy as np
 import pmflib as pmf
 from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.families.traits.trait_pmf import TraitPMF
 
 SIZES = [4] * 10
 CASES = (
@@ -67,7 +68,7 @@ def draw_traits(
 
 def name_model(model: pmf.JointPMF) -> str:
     """Kind and number of states, or of traits."""
-    if model.trait_model is not None:
+    if isinstance(model, TraitPMF):
         return f"T{model.trait_model.n_traits}"
     return f"{'F' if isinstance(model, TreePMF) else 'C'}{model.rank}"
 

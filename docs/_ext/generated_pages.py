@@ -196,7 +196,18 @@ def list_module(module, home):
         else:
             lines += [f".. autofunction:: {module}.{name}"]
         lines += ["```", ""]
+        if name == "JointPMF":
+            lines += ["Methods that are bound by name:", "", *list_offered(), ""]
     return "\n".join(lines)
+
+
+def list_offered():
+    """A line for each method of models that rooms above and features offer."""
+    from pmflib.model.joint_pmf import find_methods
+
+    for name, method in find_methods().items():
+        arguments = ", ".join([*inspect.signature(method).parameters][1:])
+        yield f"* `{name}({arguments})`: {inspect.getdoc(method).splitlines()[0]}"
 
 
 def describe_methods():

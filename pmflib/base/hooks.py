@@ -1,7 +1,8 @@
 """Hooks: what features add to the core, by name, without the core naming a feature.
 
-A feature is a package of a wing, listed in `pmflib.features.FEATURES`. Its module ``hooks`` may have a table ``HOOKS``:
-by hook and name, an object as ``"module:name"``, which is imported when it is first used.
+A feature is a package of a wing, listed in `pmflib.features.FEATURES`; `pmflib.features.ROOMS` has rooms of the core
+that offer something to lower ones. Its module ``hooks`` may have a table ``HOOKS``: by hook and name, an object as
+``"module:name"``, which is imported when it is first used.
 
 >>> HOOKS = {"readers": {"sav": "pmflib.surveys.statistics_files.statistics_files:READER"}}
 """
@@ -12,6 +13,7 @@ import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pmflib.base.errors import PmfError
@@ -55,8 +57,8 @@ def find_offers(hook: str) -> Offers:
         If two features offer the same name.
     """
     # the table of features is no feature, and tests replace it
-    features = importlib.import_module("pmflib.features").FEATURES
-    return _collect(hook, tuple(features))
+    table = importlib.import_module("pmflib.features")
+    return _collect(hook, (*table.ROOMS, *table.FEATURES))
 
 
 @lru_cache
@@ -75,7 +77,10 @@ def _collect(hook: str, features: tuple[str, ...]) -> Offers:
 
 @lru_cache
 def _read_hooks(feature: str) -> Mapping[str, Mapping[str, str]]:
-    if importlib.util.find_spec(f"{feature}.hooks") is None:
+    found = importlib.util.find_spec(feature)
+    # looked for as a file: a feature without hooks is not imported, as it may need what is not installed
+    folders = () if found is None else found.submodule_search_locations or ()
+    if not any((Path(folder) / "hooks.py").is_file() for folder in folders):
         return {}
     hooks: Mapping[str, Mapping[str, str]] = importlib.import_module(f"{feature}.hooks").HOOKS
     return hooks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import Block, weigh_rows
 from pmflib.base.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
@@ -16,8 +16,6 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.latent_classes import evaluate_group
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.families.traits.quadrature import ItemDesign
 from pmflib.fits.fit_statistics import Criteria
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics, merge_each, sum_fields, take_logs
@@ -101,23 +99,9 @@ def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> i
     PmfError
         If the model has continuous traits and is not a maximum of a likelihood.
     """
-    traits = model.trait_model
-    if traits is not None and traits.is_quadrature:
-        return ItemDesign(model.schema, traits.n_traits).n_parameters
-    if traits is not None:
-        raise PmfError(
-            "model has continuous traits, whose states are not parameters; compare it with others by "
-            "held-out samples, as method 'compare' does"
-        )
-    kept = model.prior > 0
-    if isinstance(model, TreePMF):
-        forest = model.forest
-        states = np.searchsorted(forest.starts[:, 0], forest.rows, side="right") - 1
-        sizes = np.add.reduceat(model.tables > 0, forest.rows, dtype=np.int64)
-        return int(kept.sum()) - 1 + int((sizes - 1)[kept[states]].sum())
-    free = _find_free(model, level_counts)
-    by_variable = np.add.reduceat(free[:, kept], model.schema.offsets[:-1], axis=0, dtype=np.int64)
-    return int(kept.sum()) - 1 + int(np.maximum(by_variable - 1, 0).sum())
+    if why := model.unsupported.get("criteria"):
+        raise PmfError(f"model {why}")
+    return model.count_free(level_counts)
 
 
 def score_samples(model: JointPMF, samples: object) -> Criteria:
@@ -157,7 +141,7 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
 
 def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
     """Compute the likelihood and criteria of a model on blocks of samples, in one pass."""
-    if model.folding is None and not isinstance(model, TreePMF):
+    if model.is_mixture:
         n_bytes = 8 * (model.schema.n_levels + 1) * model.rank
         shared = model.schema.offsets, [(model.prior, model.factors)]
         (statistics,) = source.map_blocks(
@@ -204,8 +188,8 @@ def sum_statistics(statistics: EMStatistics, prior: FloatArray, factors: FloatAr
 
 def _make_criteria(model: JointPMF, sums: SampleSums) -> Criteria:
     seen = np.add.reduceat(sums.level_counts > 0, model.schema.offsets[:-1], dtype=np.int64)
-    is_counted = model.folding is None
-    n_parameters = count_parameters(model, sums.level_counts) if is_counted else None
+    is_counted = "criteria" not in model.unsupported
+    n_parameters = model.count_free(sums.level_counts) if is_counted else None
     return make_criteria(sums, int(np.count_nonzero(model.prior)), n_parameters, seen)
 
 
@@ -298,7 +282,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     if schema.digest != counts.schema.digest:
         raise SchemaError("model and counts have different schemas; take both from one pipeline")
     counts = counts.to_samples()
-    if isinstance(model, TreePMF) or model.trait_model is not None:
+    if model.kind != "classes":
         raise PmfError(
             "model has forests or traits, which pairs were not fitted with; give the samples"
         )
@@ -323,18 +307,6 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     moved = spread @ vectors[:, kept]
     n_effective = float((moved**2 / values[kept]).sum()) * len(tables) / (len(tables) - 1)
     return CompositeCriteria(n_effective, int(counts.n_rows.sum()), float(np.vdot(total, logs)))
-
-
-def _find_free(model: JointPMF, level_counts: IntArray | None) -> BoolArray:
-    """Return which entries of the factors are free parameters."""
-    free = model.factors > 0
-    if level_counts is not None:
-        if level_counts.shape != (model.schema.n_levels,):
-            raise SchemaError(
-                f"level_counts has shape {level_counts.shape}; the schema has {model.schema.n_levels} levels"
-            )
-        free &= (level_counts > 0)[:, None]
-    return free
 
 
 def _take_score(model: JointPMF, table: IntArray) -> FloatArray:

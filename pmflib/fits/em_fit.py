@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from pmflib.base.blocks import DenseBlock
 from pmflib.base.defaults import LIMITS, Limits
 from pmflib.base.display.progress import find_report
 from pmflib.base.errors import PmfError
+from pmflib.base.hooks import find_offers
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.counts.folds import DEFAULT_FOLDS
 from pmflib.counts.marginals import estimate_singles
@@ -25,7 +26,7 @@ from pmflib.em.family import PassReporter
 from pmflib.em.latent_classes import ClassState, Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.criteria import measure_statistics
-from pmflib.fits.fit_result import STILL, FitResult
+from pmflib.fits.fit_result import STILL, FitResult, Residuals
 from pmflib.fits.fit_specifications import (
     FitSpecification,
     Options,
@@ -35,9 +36,6 @@ from pmflib.fits.fit_specifications import (
 )
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
-from pmflib.inference.checks.bivariate_residuals import measure_residuals
-from pmflib.inference.errors.standard_errors import note_undetermined
-from pmflib.inference.target.target_fit import TargetFit, note_target, settle_target
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics, m_step
 from pmflib.schema import Schema
@@ -100,6 +98,33 @@ class PassOptions(TypedDict, total=False):
     accelerate: bool
     checkpoint: Path | None
     on_pass: OnPass | None
+
+
+class TargetFitting(Protocol):
+    """A fit of states that are assigned to the levels of a target: see the hook ``"target_fits"``."""
+
+    def choose(
+        self, block: DenseBlock, held_out: BlocksInMemory, starts: Starts
+    ) -> tuple[FitSpecification, FitResult]:
+        """Fit with the options that are best on held-out samples."""
+
+    def follow(
+        self, specification: FitSpecification, block: DenseBlock, starts: Starts
+    ) -> FitResult:
+        """Fit samples by a specification."""
+
+    def settle(self) -> FitSpecification:
+        """Return a specification without held-out samples."""
+
+    def try_candidates(
+        self, training: BlocksInMemory, held_out: BlocksInMemory, starts: Starts
+    ) -> Mapping[Any, Any]:
+        """Return the run of every candidate."""
+
+    def report_best(
+        self, runs: Mapping[Any, Any], training: BlocksInMemory, held_out: BlocksInMemory
+    ) -> tuple[FitSpecification, FitResult]:
+        """Return specification and result of the best run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,25 +307,35 @@ class EMFit:
         named = tuple((starts.name_methods([each]), n) for each, n in specification.starts)
         specification = replace(specification, starts=named)
         if held_out is not None and self.target is not None:
-            note = note_target(self.schema, self.target)
+            name = self.schema.names[self.target]
+            note = f"held out: log-likelihood of {name!r} given the other variables"
             specification = replace(specification, notes=(note, *specification.notes))
         return specification, self._report(specification, model, state, by_em, starts)
 
     @property
+    def assigns_states(self) -> bool:
+        """Whether states may be assigned to the levels of the target: no option rules it out, and a feature does it."""
+        known = find_offers("target_fits")
+        return self.target is not None and self.options.searches and "classes" in known
+
+    @property
     def has_target_states(self) -> bool:
-        """Whether to assign latent states to the levels of the target (no other option rules it out)."""
+        """Whether to assign latent states to the levels of the target."""
         return (
             self.target is not None
-            and self.options.searches
+            and self.assigns_states
             and self.rank >= self.schema[self.target].cardinality
         )
 
     @property
-    def for_target(self) -> TargetFit:
+    def for_target(self) -> TargetFitting:
         """Return the fit with latent states assigned to the levels of its target."""
         assert self.target is not None
         grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
-        return TargetFit(self.schema, self.target, self.rank, grid, max_passes, self.on_pass)
+        made: TargetFitting = find_offers("target_fits")["classes"](
+            self.schema, self.target, self.rank, grid, max_passes, self.on_pass
+        )
+        return made
 
     def _try_on_fold(self, block: DenseBlock) -> tuple[FitSpecification, FitResult | None]:
         """Return a specification for all samples, and the fit without the held-out fold that chose it, if any."""
@@ -314,7 +349,7 @@ class EMFit:
         if len(block) < MIN_SAMPLES:
             note = f"nothing was held out: {len(block)} samples are too few"
             if self.has_target_states:
-                settled = settle_target(self.options.pseudo_counts)
+                settled = self.for_target.settle()
             return replace(settled, notes=(note,)), None
         if not self.has_target_states and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
@@ -410,12 +445,13 @@ class EMFit:
         score = None
         if held_out and runs.held_out is not None:
             score = HeldOutScore(held_out[-1], runs.held_out.n_samples)
-        residuals, undetermined = None, ""
-        is_single = not (is_average or self.options.trial)
-        if is_single and (measured := measure_residuals(joint, runs.training)):
-            residuals, information = measured
-            if information is not None:
-                undetermined = note_undetermined(joint, information)
+        residuals: Residuals | None = None
+        noted: list[str] = []
+        if not (is_average or self.options.trial):
+            for note_fit in find_offers("fit_notes").values():
+                found, note = note_fit(joint, runs.training)
+                residuals = residuals or found
+                noted.append(note)
         change = None
         if not is_average:
             change = find_change(runs, model, statistics, specification)
@@ -429,7 +465,7 @@ class EMFit:
             state.best_pass,
             converged,
             method,
-            tuple(filter(None, (undetermined, *starts.notes, *specification.notes))),
+            tuple(filter(None, (*noted, *starts.notes, *specification.notes))),
             state.passes_saved,
             comparisons=specification.comparisons,
             log_likelihoods=(*history, training.per_row),

@@ -13,7 +13,6 @@ import numpy as np
 from pmflib.base.arrays import FloatArray
 from pmflib.base.errors import PmfError
 from pmflib.base.texts import guard_cell, show_text
-from pmflib.families.traits.discriminations import Discriminations, name_contrast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,63 +63,20 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
     PmfError
         If errors belong to another model.
     """
-    traits = None if model.folding is not None else model.trait_model
-    items = None if traits is None else Discriminations.find(traits)
-    if traits is not None and items is not None:
-        arrays = {
-            "discriminations": items.values,
-            "thresholds": items.thresholds,
-            "base": traits.base,
-            "slopes": traits.slopes,
-        }
-        if not items.thresholds.size:
-            del arrays["thresholds"]
-    else:
-        arrays = {"prior": model.prior, "factors": model.factors}
-    unknown = math.nan, math.nan, math.nan
+    arrays, rows = model.list_parameters()
     for name, values in arrays.items():
         if errors is not None and errors[name].errors.shape != values.shape:
             raise PmfError(
                 f"errors has {name} of shape {errors[name].errors.shape}, the model one of {values.shape}; give the "
                 "errors of this fit's model"
             )
-
-    def find(name: str, *at: int) -> tuple[float, float, float]:
+    for name, at, row in rows:
         if errors is None:
-            return unknown
-        found = errors[name]
-        return (
-            float(found.errors[at]),
-            float(found.lower[at]),
-            float(found.upper[at]),
-        )
-
-    if traits is not None and items is not None:
-        for position, f in np.ndindex(items.values.shape):
-            item = name_contrast(model.schema, items.levels[position, f])
-            value = float(items.values[position, f])
-            yield ("discrimination", f, *item, value, *find("discriminations", position, f))
-        for at, levels in enumerate(items.steps):
-            item = name_contrast(model.schema, levels)
-            yield ("threshold", 0, *item, float(items.thresholds[at]), *find("thresholds", at))
-        for position, variable in enumerate(model.schema):
-            for code, level in enumerate(variable.levels):
-                row = int(model.schema.offsets[position]) + code
-                item = variable.name, str(level)
-                yield ("intercept", "", *item, float(traits.base[row]), *find("base", row))
-                for f in range(traits.n_traits):
-                    slope = float(traits.slopes[row, f])
-                    yield ("slope", f, *item, slope, *find("slopes", row, f))
-        return
-    for state, share in enumerate(model.prior.tolist()):
-        yield ("share", state, "", "", share, *find("prior", state))
-    for position, variable in enumerate(model.schema):
-        first = int(model.schema.offsets[position])
-        for code, level in enumerate(variable.levels):
-            for state in range(model.rank):
-                value = float(model.factors[first + code, state])
-                named = ("probability", state, variable.name, str(level))
-                yield (*named, value, *find("factors", first + code, state))
+            yield (*row, math.nan, math.nan, math.nan)
+        else:
+            found = errors[name]
+            of_one = (found.errors[at], found.lower[at], found.upper[at])
+            yield (*row, *map(float, of_one))
 
 
 def make_frame(model: JointPMF, errors: Errors | None = None) -> pd.DataFrame:

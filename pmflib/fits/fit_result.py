@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pmflib.base.comparison import Comparison
-from pmflib.base.display.summary import Summarised, Summary
+from pmflib.base.display.summary import Summarised, Summary, SummaryTable
 from pmflib.base.errors import ConvergenceWarning, PmfError
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore
@@ -20,10 +21,38 @@ if TYPE_CHECKING:
     from pmflib.base.display.drawing import Axes
     from pmflib.fits.criteria import CompositeCriteria
     from pmflib.fits.exports import Errors
-    from pmflib.inference.checks.bivariate_residuals import BivariateResiduals
 
 STILL = 1e-3
 """Largest change of a probability in one more pass for a converged fit: the third decimal is stable."""
+
+
+class Residuals(Protocol):
+    """Dependence of pairs of variables within states: what the hook ``"fit_notes"`` measures."""
+
+    @property
+    def pairs(self) -> Sequence[Any]:
+        """Results of all tested pairs, the most significant first."""
+
+    @property
+    def large(self) -> Sequence[Any]:
+        """Those that are dependent."""
+
+    @property
+    def n_taken(self) -> int | None:
+        """Number of samples they were computed from if these are a subset."""
+
+    def describe(self) -> str:
+        """Return a phrase for a summary."""
+
+    def tabulate(self) -> SummaryTable:
+        """Return the table of a summary."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON types."""
+
+    @property
+    def plot(self) -> Callable[..., Axes]:
+        """Function that draws them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +117,7 @@ class FitResult(Summarised):
     held_out_score: HeldOutScore | None = None
     last_change: float | None = None
     stopped_early: bool = False
-    residuals: BivariateResiduals | None = None
+    residuals: Residuals | None = None
     trial: JointPMF | None = None
 
     def __repr__(self) -> str:
@@ -107,7 +136,6 @@ class FitResult(Summarised):
     def summary(self) -> Summary:
         """Summary with convergence, held-out scores, comparisons and states."""
         from pmflib.base.display.summary import cut, decimal, format_count, tabulate_comparison
-        from pmflib.model.state_descriptions import tabulate_states
 
         n_steps = len(self.loss_history)
         settled = "yes" if self.converged else "no, ended by held-out samples"
@@ -116,15 +144,12 @@ class FitResult(Summarised):
         settled += f", after {format_count(n_steps)} passes or iterations"
         if self.last_change is not None:
             settled += f"; one more changes probabilities by at most {decimal(self.last_change, 2)}"
-        states, traits = format_count(self.model.rank), self.model.trait_model
-        if traits is not None and self.model.folding is None:
-            states += f", which are points of {traits.n_traits} traits"
         facts = [
             ("method", cut(self.method)),
-            ("latent states", states),
+            ("latent states", self.model.describe_rank()),
             ("converged", settled),
         ]
-        tables = [tabulate_states(self.model)]
+        tables = [self.model.tabulate_states()]
         if self.training is not None:
             facts.append(("log-likelihood", self.training.describe()))
             tables.append(self.training.tabulate())
@@ -271,7 +296,7 @@ class FitResult(Summarised):
         return plot_losses(self.loss_history, **options)
 
     def plot_residuals(self, **options: Any) -> Axes:
-        """Plot which pairs of variables are dependent within states; see `BivariateResiduals.plot`.
+        """Plot which pairs of variables are dependent within states; see `pmflib.bivariate_residuals`.
 
         Raises
         ------
@@ -305,7 +330,7 @@ def summarise_fit(result: FitResult) -> dict[str, object]:
     return {
         "method": result.method,
         "rank": result.model.rank,
-        **result.model.summarise_dependence(),
+        **result.model.summarise_kind(),
         **{name: result.model.origin[name] for name in _NAMED if name in result.model.origin},
         "passes": len(result.loss_history),
         "best_pass": result.best_pass,

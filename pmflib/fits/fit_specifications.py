@@ -39,6 +39,12 @@ time and memory, with almost all entries empty.
 FALLEN = 1e-4
 """Fraction of the best held-out log-likelihood by which the last pass must be lower to count as worse."""
 
+TOLERATED = 0.5
+"""Number of standard errors within which a candidate of a fit for a target is as good as the best; among these, the one
+with the largest pseudo-count is chosen. With few held-out samples, the best of many is due to chance; a whole standard
+error lost more, on the tables used for tuning (`python -m benchmarks.models.targets`).
+"""
+
 
 @dataclass(frozen=True)
 class FitSpecification:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal, Unpack
@@ -10,7 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import check_model_type, check_row_order, check_whole, name_type
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
+from pmflib.base.defaults import Limits
 from pmflib.base.display.progress import reports_progress
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.methods import MEMBER_START_METHODS
@@ -22,18 +23,10 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.dependence import (
-    DEPENDENCES,
-    fit_dependence,
-    plan_forest_passes,
-    refine_forests,
-)
-from pmflib.families.forests.em import are_modest
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.families.traits.item_responses import fit_item_responses
 from pmflib.fits.em_fit import EMFit, Passes, PassOptions
 from pmflib.fits.fit_result import FitResult, warn_if_stopped
 from pmflib.fits.fit_specifications import Options
+from pmflib.fits.kinds import FitKind, choose_kinds, find_kind, is_forced
 from pmflib.fits.ranks.selection import select, split_for_choice
 from pmflib.fits.starts import PreparedStart, StoredCounts, load_counts
 from pmflib.model import JointPMF
@@ -101,11 +94,10 @@ def fit_em(
         log-likelihood given their other variables. None treats all variables alike. With start "auto", one member and a
         rank of at least the target's cardinality, latent states are assigned to the levels of the target.
     dependence
-        Whether variables may depend on each other within a state: "tree" fits a forest within each state
-        (`pmflib.families.forests.tree_pmf.TreePMF`), "none" assumes independence, and "auto" takes forests where they
-        make
-        held-out samples more likely by more than two standard errors. With rank "auto" both are chosen together. None
-        is "auto" with rank "auto" and no target, where one to three traits are compared as well; else None is "none".
+        Whether variables may depend on each other within a state: "tree" fits a forest within each state, "none"
+        assumes independence, and "auto" takes forests where they make held-out samples more likely by more than two
+        standard errors. With rank "auto" both are chosen together. None is "auto" with rank "auto" and no target, where
+        one to three traits are compared as well; else None is "none".
     weight
         Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.SurveyDesign`, whose sampling
         units are never split between fitted and held-out samples. Only ratios matter: weights are scaled to sum to
@@ -162,9 +154,9 @@ def fit_em(
         return EMFit(variables, rank, options, seed, steps, position)
 
     is_kind_open = dependence is None and rank == "auto" and start_model is None and target is None
-    if dependence is None:
-        dependence = "auto" if is_kind_open else "none"
-    chosen = None
+    if dependence is None and not is_kind_open:
+        dependence = "none"
+    kinds, forced, chosen = choose_kinds(dependence), is_forced(dependence), None
     if rank == "auto" and start_model is None:
         fit = make_fit(2)
         load = (
@@ -175,11 +167,10 @@ def fit_em(
             split_for_choice(fit, training, validation),
             load,
             dependence=dependence,
-            with_traits=is_kind_open,
             budget=BUDGET,
         )
         if chosen.kinds is not None:
-            dependence = "tree" if chosen.kind == "forests" else "none"
+            kinds, forced = tuple(each for each in kinds if each.name == chosen.kind), True
         rank = chosen.rank
     elif rank is None or rank == "auto":
         model_of_rank = start_model if model is None else model
@@ -187,22 +178,12 @@ def fit_em(
         rank = model_of_rank.rank
     if chosen is None and model is None and not isinstance(training, StoredSamples):
         warn_of_rank(rank, round(training.n_samples))
-    if chosen is not None and chosen.kind == "traits":
-        result = fit_item_responses(
-            training,
-            rank,
-            schema=variables,
-            validation=validation,
-            pseudo_count=DEFAULT_PSEUDO_COUNT if pseudo_count == "auto" else float(pseudo_count),
-            max_passes=steps.max_passes,
-            tol=steps.tol,
-            seed=seed,
-            checkpoint=steps.checkpoint,
-            on_pass=steps.on_pass,
-        )
+    fit = make_fit(rank)
+    alone = kinds[0].fit if kinds and forced else None
+    if alone is not None:
+        result = alone(fit, training, validation)
     else:
-        fit = make_fit(rank)
-        result = _fit_rank(fit, training, validation, counts, model, start_model, dependence)
+        result = _fit_rank(fit, training, validation, counts, model, start_model, kinds, forced)
         warn_if_stopped(result, steps.max_passes)
     if chosen is not None:
         result = replace(
@@ -227,25 +208,27 @@ def _fit_rank(
     training: StoredSamples | DenseBlock,
     validation: object | None,
     counts: PairCounts | StoredCounts | None,
-    model: JointPMF | TreePMF | None,
+    model: JointPMF | None,
     start_model: JointPMF | None,
-    dependence: Literal["auto", "none", "tree"],
+    kinds: Sequence[FitKind],
+    forced: bool,
 ) -> FitResult:
     """Fit with the rank of ``fit``: from a model, from a starting model, or from starts that are compared."""
+    known = None if model is None else find_kind(model.kind)
     if model is not None:
         fit = fit.refining(model)
     if isinstance(training, StoredSamples):
         counts = load_counts(training, counts)
-    if isinstance(model, TreePMF):
-        return refine_forests(fit, model, training, validation, counts)
+    if known is not None and known.refine is not None:
+        return known.refine(fit, model, training, validation, counts)
     if start_model is not None:
         assert counts is not None
         fit = fit.started_from(start_model, counts)
     result = fit.fit_samples(training, validation, counts)
-    if dependence == "none":
-        return result
-    is_forced = dependence == "tree"
-    return fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
+    for kind in kinds:
+        if kind.extend is not None:
+            result = kind.extend(fit, result, training, validation, counts, is_forced=forced)
+    return result
 
 
 @reports_progress
@@ -339,8 +322,10 @@ def plan_fit_em(
     n_waiting = samples.plan_pass(rank, n_models).n_waiting
     sizes = samples.schema.n_levels, rank, n_threads, n_models
     plan = plan_em(*sizes, n_waiting=n_waiting)
-    if dependence == "tree" or (dependence == "auto" and are_modest(samples.schema.offsets, rank)):
-        plan = plan.take_larger(plan_forest_passes(samples, rank, members, n_threads))
+    for kind in choose_kinds(dependence):
+        is_tried = is_forced(dependence) or kind.is_modest(samples.schema.offsets, rank)
+        if kind.plan is not None and is_tried:
+            plan = plan.take_larger(kind.plan(samples, rank, members, n_threads))
     return plan
 
 
@@ -392,8 +377,8 @@ def _check_options(
             f"members is {members} and start is {start!r}, which gives equal starts; use one of "
             f"{('auto', *MEMBER_START_METHODS)}"
         )
-    if dependence is not None and dependence not in DEPENDENCES:
-        raise PmfError(f"dependence is {dependence!r}; give one of {DEPENDENCES}")
+    if dependence is not None:
+        choose_kinds(dependence)
 
 
 def _check_samples(

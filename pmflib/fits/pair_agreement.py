@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, sum_blocks, sum_pairs
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.families.forests.structure import find_residuals
+from pmflib.fits.pair_residuals import find_residuals
 from pmflib.model import JointPMF
 from pmflib.model.associations import measure_in_counts
 

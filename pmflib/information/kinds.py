@@ -58,14 +58,9 @@ def find_entry(hook: str, model: FittedModel, of_classes: type) -> Any:
     PmfError
         If nothing is offered for the kind.
     """
-    kind, own, offers = name_kind(model), {"classes": of_classes}, find_offers(hook)
+    kind, own, offers = model.kind, {"classes": of_classes}, find_offers(hook)
     for table in (own, offers):
         if kind in table:
             return table[kind]
     known = ", ".join(map(repr, (*own, *offers)))
     raise PmfError(f"a model of kind {kind!r} has no {hook!r}; pass one of kind {known}")
-
-
-def name_kind(model: FittedModel) -> str:
-    """Name the kind of a model."""
-    return model.kind if getattr(model, "trait_model", None) is None else "traits"

@@ -245,6 +245,13 @@ class ClassInformation(ModelInformation):
             )
         return tuple(notes)
 
+    def note_undetermined(self, found: PMFInformation) -> str:
+        """Name the parameters that the samples of some information leave open; "" if there are none."""
+        solved = self.invert(found)
+        if not solved.loose.shape[1]:
+            return ""
+        return self.name_undetermined(self.make_arrays(solved), solved)
+
     def name_undetermined(self, arrays: Mapping[str, ArrayErrors], solved: PMFCovariance) -> str:
         """Name the undetermined parameters and the reason; "" if there are none."""
         unknown = name_parameters(

@@ -1,4 +1,4 @@
-"""Figures of a model: states, associations, the PMF of a variable, trait scores, forests."""
+"""Figures of a model: states, associations, the PMF of a variable."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from pmflib.base.display.drawing import (
     DIVERGING_EDGES,
     FAINT,
     GROUPS,
-    INK,
     MAIN,
     MARKERS,
-    PAPER,
     Axes,
     clear_frame,
     colour_cells,
@@ -27,7 +25,6 @@ from pmflib.base.display.drawing import (
     write_text,
 )
 from pmflib.base.errors import PmfError
-from pmflib.families.traits.level_scores import read_values
 from pmflib.model.associations import Associations, measure_associations
 from pmflib.model.conditions import Given, describe_conditions, encode_conditions
 from pmflib.model.mixture import Mixture
@@ -351,161 +348,3 @@ def plot_marginal(
     ax.set_xlabel("probability, %")
     ax.set_title(write_text(known.name, 60), loc="left", parse_math=False)
     return clear_frame(ax)
-
-
-def plot_traits(
-    schema: Schema,
-    codes: IntArray,
-    scores: FloatArray,
-    errors: FloatArray,
-    *,
-    trait: int = 0,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw people's scores on a trait, with standard errors, against the mean value of their answers.
-
-    The first trait is close to that mean for people with many answers, and shrinks toward the overall mean for people
-    with few; the standard errors show its precision. Other traits are less related to the mean.
-
-    Parameters
-    ----------
-    schema
-        The variables.
-    codes
-        Shape (n_rows, n_variables), -1 missing: the people's answers.
-    scores, errors
-        float64 of shape (n_rows, n_traits): see `JointPMF.traits`.
-    trait
-        Position of the trait, from 0.
-    ax
-        Axes to draw on; None creates them.
-
-    Returns
-    -------
-    The Axes: a point for each of the first ``MOST_POINTS`` people with an answer to a variable that has values.
-
-    Raises
-    ------
-    PmfError
-        If there is no such trait, no variable has values, or matplotlib is not installed.
-    """
-    check_whole("trait", trait)
-    n_traits = scores.shape[1]
-    if not 0 <= trait < n_traits:
-        raise PmfError(f"trait is {trait}, outside [0, {n_traits}); the first is 0")
-    total, number = np.zeros((2, len(codes)))
-    for position, variable in enumerate(schema):
-        values = read_values(variable)
-        if values is not None:
-            own = np.flatnonzero(codes[:, position] >= 0)
-            total[own] += np.array(values)[codes[own, position]]
-            number[own] += 1
-    people = np.flatnonzero(number)[:MOST_POINTS]
-    if not people.size:
-        raise PmfError("no answer of the table has a value; give the schema's variables values")
-    ax = open_axes(ax, (6.0, 4.5))
-    ax.errorbar(
-        total[people] / number[people],
-        scores[people, trait],
-        yerr=errors[people, trait],
-        fmt="o",
-        markersize=2.5,
-        color=MAIN,
-        ecolor=MAIN,
-        elinewidth=0.5,
-        alpha=0.4,
-    )
-    ax.axhline(0, color=INK, linewidth=0.6)
-    ax.set_xlabel("mean value of the answers")
-    ax.set_ylabel(f"trait {trait + 1}, score and standard error")
-    return clear_frame(ax)
-
-
-def plot_forest(
-    names: Sequence[str],
-    edges: Sequence[tuple[str, str, float]],
-    *,
-    least_share: float = LEAST_SHARE,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the edges between variables: trees from left to right, one below another, with line widths by sample share.
-
-    Parameters
-    ----------
-    names
-        Names of the variables, in order.
-    edges
-        Output of `JointPMF.edges`: names of both variables, and the share of the samples in states with that edge.
-    least_share
-        Minimum share of the samples for an edge to be drawn, in [0, 1].
-    ax
-        Axes to draw on; None creates them.
-
-    Returns
-    -------
-    The Axes. Variables without such an edge are left out. If states have different forests, edges that would close a
-    cycle are dotted.
-
-    Raises
-    ------
-    PmfError
-        If matplotlib is not installed, the share is out of range, or no edge is left.
-    """
-    if not 0 <= least_share <= 1:
-        raise PmfError(f"least_share is {least_share}; give a share in [0, 1]")
-    shown = [
-        (names.index(first), names.index(second), share)
-        for first, second, share in edges
-        if share >= least_share
-    ]
-    if not shown:
-        raise PmfError(
-            f"no edge is in states of {least_share:g} of the samples; the model has {len(edges)} edges: give a "
-            "smaller least_share"
-        )
-    positions, inner = _lay_out(shown, len(names))
-    linked = np.flatnonzero(positions[:, 0] >= 0)
-    across, down = positions.max(axis=0).tolist()
-    ax = open_axes(ax, (2.0 + 1.8 * across, 1.5 + 0.42 * down))
-    for first, second, share in shown:
-        ends = positions[[first, second]]
-        is_inner = (first, second) in inner
-        style = {"color": MAIN, "linewidth": 0.5 + 3 * share, "zorder": 1}
-        ax.plot(ends[:, 0], -ends[:, 1], linestyle="-" if is_inner else ":", **style)
-    box = {"boxstyle": "round,pad=0.3", "facecolor": PAPER, "edgecolor": INK, "linewidth": 0.6}
-    for node in linked.tolist():
-        style = {"ha": "center", "va": "center", "fontsize": 8, "color": INK, "bbox": box}
-        across, down = positions[node].tolist()
-        ax.text(across, -down, write_text(names[node]), parse_math=False, **style)
-    ax.set_axis_off()
-    ax.margins(0.12)
-    return ax
-
-
-def _lay_out(
-    edges: list[tuple[int, int, float]], n_variables: int
-) -> tuple[FloatArray, set[tuple[int, int]]]:
-    """Compute coordinates of the variables, (n_variables, 2), -1 if not drawn, and return them with the tree edges."""
-    near: dict[int, list[int]] = {}
-    groups: IntArray = np.arange(n_variables)
-    inner: set[tuple[int, int]] = set()
-    for first, second, _ in edges:
-        if groups[first] != groups[second]:
-            groups[groups == groups[second]] = groups[first]
-            inner.add((first, second))
-            near.setdefault(first, []).append(second)
-            near.setdefault(second, []).append(first)
-    positions = np.full((n_variables, 2), -1.0)
-    row = 0
-    # the root of a tree is the variable with the most edges
-    for root in sorted(near, key=lambda each: (-len(near[each]), each)):
-        if positions[root, 0] >= 0:
-            continue
-        waiting = [(root, 0)]
-        while waiting:
-            node, depth = waiting.pop()
-            children = [each for each in near[node] if positions[each, 0] < 0]
-            positions[node] = depth, row
-            waiting += [(each, depth + 1) for each in reversed(children)]
-            row += not children
-    return positions, inner

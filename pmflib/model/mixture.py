@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, check_whole, name_type, sum_blocks
+from pmflib.base.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_whole,
+    name_type,
+    sum_blocks,
+)
 from pmflib.base.blocks import Block, DenseBlock
-from pmflib.base.display.summary import Summarised
-from pmflib.base.errors import PmfError
-from pmflib.families.forests.statistics import TreeParameters
+from pmflib.base.display.summary import Summarised, SummaryTable, format_count
+from pmflib.base.errors import PmfError, SchemaError
 from pmflib.model.conditions import (
     Conditions,
     Given,
@@ -37,17 +43,14 @@ from pmflib.model.statistics import take_logs
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
 
-if TYPE_CHECKING:
-    from pmflib.families.traits.trait_model import TraitModel
-
 BATCH_ROWS = 65_536
 """Number of rows processed at a time, so that memory does not grow with the table."""
 
 Arrays: TypeAlias = dict[str, tuple[Any, tuple[str, ...]]]
 """Mapping from the name of an array to the array and the names of its dimensions."""
 
-Unsupported: TypeAlias = Literal["search"]
-"""Operations that some models lack: the search for the most likely combinations of too many variables to enumerate."""
+ParameterRow: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...]]
+"""Name of an array of parameters, the index of one, and what it is: parameter, state, variable, level, value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +58,17 @@ class Mixture(Summarised):
     """Parameters of a model, with inference for partially observed rows and for events.
 
     Functions for questions, descriptions, figures and scores accept this class; `pmflib.model.joint_pmf.JointPMF`, with
-    the same parameters and errors, has methods for all of them.
+    the same parameters and errors, has methods for all of them. The class itself is that of latent classes; other kinds
+    of model are derived from `JointPMF` and answer for themselves wherever states and factors do not say all.
     """
+
+    kind: ClassVar[str] = "classes"
+    """Name of the kind of model, which tables of kinds use."""
 
     prior: FloatArray
     factors: FloatArray
     schema: Schema
     origin: Mapping[str, Any] = field(default_factory=dict)
-    trait_model: TraitModel | None = None
-
-    kind: ClassVar[str] = "classes"
-    """Kind of model, under which families offer what they do for it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema):
@@ -92,13 +95,6 @@ class Mixture(Summarised):
             raise PmfError(
                 "prior, or a variable's rows of factors, do not sum to 1; normalise them"
             )
-        if self.trait_model is not None and self.trait_model.schema != self.schema:
-            raise PmfError("trait_model has another schema; give the one that the states are of")
-
-    @property
-    def parameters(self) -> TreeParameters:
-        """Prior and conditional probability tables of each state; without forests, the tables are the factors."""
-        return TreeParameters.plain(self.prior, self.factors, self.schema.offsets)
 
     @property
     def rank(self) -> int:
@@ -106,15 +102,54 @@ class Mixture(Summarised):
         return len(self.prior)
 
     @property
-    def folding(self) -> TraitModel | None:
-        """Trait model for folding in rows; None if predictions use the states (classes or quadrature points)."""
-        traits = self.trait_model
-        return None if traits is None or traits.is_quadrature else traits
+    def is_mixture(self) -> bool:
+        """Whether a row's cells are predicted by the posterior of its states and the factors, and by nothing else."""
+        return True
 
     @property
     def n_parameters(self) -> int:
         """Number of free parameters: rank - 1 for the prior, and cardinality - 1 per variable and latent state."""
         return self.rank - 1 + self.rank * (self.schema.n_levels - self.schema.n_variables)
+
+    def count_free(self, level_counts: IntArray | None = None) -> int:
+        """Count the free parameters that are not 0: see `pmflib.fits.criteria.count_parameters`."""
+        free, kept = self.factors > 0, self.prior > 0
+        if level_counts is not None:
+            if level_counts.shape != (self.schema.n_levels,):
+                raise SchemaError(
+                    f"level_counts has shape {level_counts.shape}; the schema has {self.schema.n_levels} levels"
+                )
+            free &= (level_counts > 0)[:, None]
+        sizes = np.add.reduceat(free[:, kept], self.schema.offsets[:-1], axis=0, dtype=np.int64)
+        return int(kept.sum()) - 1 + int(np.maximum(sizes - 1, 0).sum())
+
+    def list_parameters(self) -> tuple[dict[str, FloatArray], Iterator[ParameterRow]]:
+        """Return the arrays of the parameters by name, and a row for each parameter: see `pmflib.fits.exports`."""
+        return {"prior": self.prior, "factors": self.factors}, self._iterate_parameters()
+
+    def _iterate_parameters(self) -> Iterator[ParameterRow]:
+        for state, share in enumerate(self.prior.tolist()):
+            yield "prior", (state,), ("share", state, "", "", share)
+        for position, variable in enumerate(self.schema):
+            first = int(self.schema.offsets[position])
+            for code, level in enumerate(variable.levels):
+                for state, value in enumerate(self.factors[first + code].tolist()):
+                    named = "probability", state, variable.name, str(level), value
+                    yield "factors", (first + code, state), named
+
+    def tabulate_states(self) -> SummaryTable:
+        """Return the table of a summary that shows the parameters: the states, with their distinguishing levels."""
+        from pmflib.model.state_descriptions import tabulate_states
+
+        return tabulate_states(self)
+
+    def describe_rank(self) -> str:
+        """Return the number of states, and what they are if not classes, for a summary."""
+        return format_count(self.rank)
+
+    def summarise_kind(self) -> dict[str, object]:
+        """Return what the summary of a fit says of a kind of model, JSON types; empty for latent classes."""
+        return {}
 
     def factor(self, variable: str | int) -> FloatArray:
         """Return the conditional PMF of a variable given the latent state, (cardinality, rank); columns sum to 1."""
@@ -152,7 +187,7 @@ class Mixture(Summarised):
     def _logs(self) -> tuple[FloatArray, FloatArray]:
         return take_logs(self.prior, self.factors)
 
-    def _encode(self, table: object, hidden: int | None = None) -> IntArray:
+    def encode(self, table: object, hidden: int | None = None) -> IntArray:
         """Encode a table; an array of codes is returned as it is, after a check of its shape and dtype only."""
         if isinstance(table, np.ndarray) and not self.schema.holds_answers(table):
             self.schema.check_shape(table)
@@ -178,7 +213,7 @@ class Mixture(Summarised):
         SchemaError
             If the table does not fit the schema.
         """
-        codes = self._encode(table)
+        codes = self.encode(table)
         log_probs = np.empty(len(codes))
         for rows, block in self._iterate_blocks(codes):
             self.score_block(block, log_probs[rows], np.empty((block.n_rows, 0)))
@@ -191,7 +226,7 @@ class Mixture(Summarised):
         -------
         float64 of shape (n_rows, rank), rows sum to 1; the prior for a row with nothing observed.
         """
-        codes = self._encode(table)
+        codes = self.encode(table)
         posteriors = np.empty((len(codes), self.rank))
         for rows, block in self._iterate_blocks(codes):
             self.score_block(block, np.empty(block.n_rows), posteriors[rows])
@@ -218,9 +253,7 @@ class Mixture(Summarised):
         """
         position = self.schema.position(variable)
         factor = self.factor(position)
-        codes = self._encode(table, position)
-        if self.folding is not None:
-            return self.folding.predict_proba(codes, position)
+        codes = self.encode(table, position)
         probabilities = np.empty((len(codes), len(factor)))
         n_batch = min(len(codes), BATCH_ROWS)
         posteriors, log_probs = np.empty((n_batch, self.rank)), np.empty(n_batch)
@@ -254,12 +287,32 @@ class Mixture(Summarised):
             mixed += posteriors[:, state, None] * factor[:, state]
         return mixed
 
+    def make_predictor(
+        self, shown: IntArray, hidden: BoolArray
+    ) -> Callable[[int, IntArray], FloatArray]:
+        """Return a function that predicts the PMFs of a variable in rows where it is hidden.
+
+        Parameters
+        ----------
+        shown
+            Codes of shape (n_rows, n_variables); -1 at hidden cells and at missing ones.
+        hidden
+            bool of shape (n_rows, n_variables): cells to predict.
+
+        Returns
+        -------
+        Function of the position of a variable and of all rows where it is hidden, int64 in ascending order. It returns
+        float64 of shape (n_cells, cardinality), rows sum to 1.
+        """
+        posteriors = self.posterior(shown)
+        return lambda position, rows: self.predict_hidden(shown[rows], posteriors[rows], position)
+
     def predict_codes(
         self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
     ) -> FloatArray:
         """Return the probabilities of given codes of some cells, each given the observed cells of its row.
 
-        In a model with traits, rows are folded in; otherwise sums run state by state, as in `predict_hidden`.
+        Sums run state by state, as in `predict_hidden`.
 
         Parameters
         ----------
@@ -272,9 +325,6 @@ class Mixture(Summarised):
         -------
         float64 of shape (n_cells,).
         """
-        if self.folding is not None:
-            folded = self.folding.predict_cells(DenseBlock(shown), samples, variables)
-            return np.asarray(folded[np.arange(samples.size), codes])
         levels = self.schema.offsets[variables] + codes
         posteriors = self.posterior(shown)
         chances = np.zeros(samples.size)
@@ -314,23 +364,15 @@ class Mixture(Summarised):
         Yields
         ------
         Position of a variable; the rows of a batch that lack it, int64 of shape (n_cells,), in ascending order; and its
-        PMFs there, float64 of shape (n_cells, cardinality). In a model with traits, rows are folded in.
+        PMFs there, float64 of shape (n_cells, cardinality).
         """
         for rows, block in self._iterate_blocks(codes):
             gaps = block.codes < 0
-            if self.folding is not None:
-                cells, positions = np.nonzero(gaps)
-                chances = self.folding.predict_cells(block, cells, positions)
-            else:
-                posteriors = np.empty((block.n_rows, self.rank))
-                self.score_block(block, np.empty(block.n_rows), posteriors)
+            posteriors = np.empty((block.n_rows, self.rank))
+            self.score_block(block, np.empty(block.n_rows), posteriors)
             for position in np.flatnonzero(gaps.any(axis=0)).tolist():
                 mine = np.flatnonzero(gaps[:, position])
-                if self.folding is not None:
-                    found = chances[positions == position, : self.schema[position].cardinality]
-                else:
-                    found = posteriors[mine] @ self.factor(position).T
-                yield position, rows.start + mine, found
+                yield position, rows.start + mine, posteriors[mine] @ self.factor(position).T
 
     def predict_in_states(self, codes: IntArray, states: IntArray, position: int) -> FloatArray:
         """Return the PMF of a variable missing from the rows, given their observed cells and latent states.
@@ -515,8 +557,12 @@ class Mixture(Summarised):
         return pairs
 
     @property
-    def unsupported(self) -> Mapping[Unsupported, str]:
-        """Operations the model does not support, with the error message for each; empty unless it has forests."""
+    def unsupported(self) -> Mapping[str, str]:
+        """Operations the model does not support, with what the error message says of each; empty for latent classes.
+
+        They are "search" for the most likely combinations of too many variables to enumerate, "rake" to margins, and
+        "criteria" of the fit by the number of parameters.
+        """
         return {}
 
     def sample(
@@ -556,9 +602,4 @@ class Mixture(Summarised):
 
         The arrays are int32 or float64; the digest of a model covers them along with prior, factors and schema.
         """
-        if self.trait_model is None:
-            return {}, {}
-        attributes: dict[str, object] = {"n_traits": self.trait_model.n_traits}
-        if self.trait_model.is_quadrature:
-            attributes["is_quadrature"] = True
-        return self.trait_model.to_arrays(), attributes
+        return {}, {}

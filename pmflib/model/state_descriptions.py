@@ -18,8 +18,6 @@ from pmflib.base.display.summary import (
     percent,
 )
 from pmflib.base.errors import PmfError
-from pmflib.families.traits.discriminations import Discriminations, name_contrast
-from pmflib.families.traits.trait_model import TraitModel
 from pmflib.model.associations import expect_values
 from pmflib.model.mixture import Mixture
 from pmflib.model.sampling import check_parameters
@@ -377,7 +375,7 @@ def summarise_model(model: Mixture) -> Summary:
     ]
     n_variables, rank = format_count(model.schema.n_variables), format_count(model.rank)
     headline = f"Joint PMF of {n_variables} variables, {rank} latent states"
-    return Summary(headline, tuple(facts), (), (tabulate_states(model),))
+    return Summary(headline, tuple(facts), (), (model.tabulate_states(),))
 
 
 def _format_fact(value: str | int | float) -> str:
@@ -387,12 +385,7 @@ def _format_fact(value: str | int | float) -> str:
 
 
 def tabulate_states(model: Mixture) -> SummaryTable:
-    """List the states by size, each with its distinguishing levels and their lifts.
-
-    If the states are quadrature points of traits, list the variables with their trait parameters instead.
-    """
-    if model.trait_model is not None and model.folding is None:
-        return _tabulate_traits(model.trait_model)
+    """List the states by size, each with its distinguishing levels and their lifts."""
     profiles = profile_states(
         model.prior, model.factors, model.schema.offsets, n_shown=SHOWN_LEVELS
     )
@@ -411,26 +404,6 @@ def tabulate_states(model: Mixture) -> SummaryTable:
         model.rank,
         "model.prior, model.factor(name)",
     )
-
-
-def _tabulate_traits(traits: TraitModel) -> SummaryTable:
-    """List the discriminations of the variables, the levels they contrast and, for a single trait, the thresholds."""
-    found, schema = Discriminations.find(traits), traits.schema
-    owners = np.searchsorted(schema.offsets, found.steps[:, 0], "right") - 1
-    rows = []
-    for position, variable in enumerate(schema):
-        cells = [variable.name]
-        for value, levels in zip(found.values[position], found.levels[position], strict=True):
-            cells.append(f"{value:.2f} ({name_contrast(schema, levels)[1]})")
-        if found.steps.size:
-            cells.append(", ".join(f"{each:.2f}" for each in found.thresholds[owners == position]))
-        rows.append(tuple(cells))
-    title = "Discriminations: logits between two levels per standard deviation of a trait"
-    columns = ("variable", *(f"trait {f}" for f in range(traits.n_traits)))
-    if found.steps.size:
-        title += "; thresholds: trait at which neighbouring levels are equally likely"
-        columns = (*columns, "thresholds")
-    return SummaryTable(title, columns, rows, len(rows), "result.to_frame()")
 
 
 def _describe_levels(schema: Schema, profiles: StateProfiles, row: int) -> str:

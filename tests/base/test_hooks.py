@@ -50,7 +50,7 @@ def test_a_name_has_one_owner(install):
 
 
 def test_every_offer_of_a_feature_can_be_loaded():
-    modules = [f"{feature}.hooks" for feature in features.FEATURES]
+    modules = [f"{each}.hooks" for each in (*features.ROOMS, *features.FEATURES)]
     found = [importlib.import_module(each) for each in modules if importlib.util.find_spec(each)]
     for hook in {hook for module in found for hook in module.HOOKS}:
         assert all(offer is not None for offer in find_offers(hook).values()), hook

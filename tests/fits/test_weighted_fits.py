@@ -86,9 +86,9 @@ def test_fit_em__the_kind_of_model_is_chosen_with_weights():
     both = np.concatenate([people, noise])
     heavy = np.repeat([1.0, 1e-3], 1500)
     found = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy)
-    assert found.model.trait_model is not None
+    assert found.model.kind == "traits"
     others = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy[::-1])
-    assert others.model.trait_model is None
+    assert others.model.kind == "classes"
     assert others.model.rank == 1
 
 

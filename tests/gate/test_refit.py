@@ -6,6 +6,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.families.traits.trait_model import TraitModel
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import make_config
@@ -182,7 +183,8 @@ def test_plan_refit__traits_go_on_whatever_em_is(lived):
 
     def write(folder, work):
         prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
-        pmf.JointPMF(prior, factors, schema, {"method": "traits"}, traits).save(folder / "model")
+        origin = {"method": "traits"}
+        TraitPMF(prior, factors, schema, origin, trait_model=traits).save(folder / "model")
         return {}
 
     options = {"for": "traits"}

@@ -228,7 +228,7 @@ def test_save__and_load_to_the_same_bits(model, tmp_path):
 def test_load__kinds_are_registered_where_they_are_defined(model, tmp_path, monkeypatch):
     monkeypatch.setattr(joint_pmf, "CLASSES", dict(joint_pmf.CLASSES))
 
-    class Weighed(pmf.JointPMF, dependence="weights"):
+    class Weighed(pmf.JointPMF, mark="dependence=weights"):
         def list_parts(self):
             return {"weights": (np.array([0.5, 2.0]), ("weight",))}, {"dependence": "weights"}
 
@@ -243,7 +243,7 @@ def test_load__kinds_are_registered_where_they_are_defined(model, tmp_path, monk
     loaded = pmf.JointPMF.load(tmp_path / "model")
     assert type(loaded) is Weighed
     assert loaded.origin == {"weight": 2.0}
-    del joint_pmf.CLASSES["weights"]
+    del joint_pmf.CLASSES["dependence=weights"]
     with pytest.raises(StoreError, match="'weights'"):
         pmf.JointPMF.load(tmp_path / "model")
 

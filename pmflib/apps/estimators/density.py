@@ -11,6 +11,7 @@ from pmflib.apps.estimators.joint_estimator import TableEstimator
 from pmflib.apps.estimators.user_tables import make_user_table
 from pmflib.base.arrays import FloatArray
 from pmflib.base.errors import PmfError
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.schema import MISSING, Schema
 
 
@@ -126,13 +127,15 @@ class PMFTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TableEst
         standard errors.
         """
         codes = np.maximum(self._read_codes(X)[1], MISSING)
-        traits = self._model.trait_model
-        return self._model.posterior(codes) if traits is None else traits.score_traits(codes).scores
+        model = self._model
+        if isinstance(model, TraitPMF):
+            return model.trait_model.score_traits(codes).scores
+        return model.posterior(codes)
 
     @property
     def _n_features_out(self) -> int:
-        traits = self._model.trait_model
-        return self.rank_ if traits is None else traits.n_traits
+        model = self._model
+        return model.trait_model.n_traits if isinstance(model, TraitPMF) else self.rank_
 
     def __sklearn_tags__(self) -> Any:
         """Output is always float64."""

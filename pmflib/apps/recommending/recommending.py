@@ -24,7 +24,6 @@ from pmflib.base.errors import PmfError, QuestionError, SchemaError
 from pmflib.base.texts import abridge_names, suggest
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.counts.stored_tables import StoredTables
-from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.model.measures import TargetSums
 from pmflib.model.mixture import Mixture
 from pmflib.model.table_makers import ScoreOptions, digest_model
@@ -184,7 +183,7 @@ class Recommender:
     @property
     def _is_mixture(self) -> bool:
         """Whether variables are independent within states."""
-        return self.model.folding is None and not isinstance(self.model, TreePMF)
+        return self.model.is_mixture
 
     def _find_posteriors(self, codes: IntArray) -> FloatArray | None:
         uses_states = self._is_mixture and self._regression is None

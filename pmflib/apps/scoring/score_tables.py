@@ -175,3 +175,42 @@ def _name(positions: IntArray, names: pa.Array, mask: np.ndarray | None) -> pa.D
 def _narrow(values: FloatArray, mask: np.ndarray) -> pa.Array:
     """Convert values to float32, which is precise enough for scores and halves the size of files."""
     return pa.array(values.astype(np.float32), mask=mask)
+
+
+def score_table(
+    model: Mixture,
+    table: object,
+    targets: Sequence[str] = (),
+    *,
+    reference: ReferenceScores | None = None,
+    probabilities: bool = False,
+) -> pa.Table:
+    """Score rows: log-probability, anomaly score, the least expected cell, and predictions of target variables.
+
+    Parameters
+    ----------
+    model
+        The model.
+    table
+        As for `JointPMF.log_prob`.
+    targets
+        Names of variables to predict from the others.
+    reference
+        Reference scores for the percentiles, as loaded by `pmflib.model.row_scores.ReferenceScores`; by default
+        those of samples drawn from the model.
+    probabilities
+        Whether to return the probability of every level of a target as well.
+
+    Returns
+    -------
+    Arrow table with the columns of `TableScorer.score`, one row per input row.
+
+    Raises
+    ------
+    SchemaError
+        If the table does not fit the schema, or a target is not a variable.
+    """
+    codes = model.encode(table)
+    reference = ReferenceScores.draw(model) if reference is None else reference
+    options = ScoreOptions(tuple(targets), probabilities)
+    return TableScorer(model, reference, options).score(codes)[0]

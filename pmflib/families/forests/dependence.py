@@ -36,16 +36,13 @@ from pmflib.families.forests.forest_search import (
     FoundForests,
     report_forests,
 )
-from pmflib.families.forests.structure import find_residuals
 from pmflib.families.forests.tree_fit import START_ROWS
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.fits.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
 from pmflib.fits.fit_result import FitResult
+from pmflib.fits.pair_residuals import find_residuals
 from pmflib.fits.starts import StoredCounts, digest_counts
 from pmflib.model import JointPMF
-
-DEPENDENCES = ("auto", "none", "tree")
-"""Values of ``dependence`` of `pmflib.fit_em`."""
 
 NAMED = 3
 """Number of pairs with a large residual named in a note."""

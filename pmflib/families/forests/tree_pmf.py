@@ -21,7 +21,7 @@ from pmflib.families.forests.statistics import TreeParameters, TreePasses
 from pmflib.model.conditions import Conditions, Given
 from pmflib.model.joint_pmf import KIND, JointPMF
 from pmflib.model.marginals import FindSurprises, RowScores, find_positions
-from pmflib.model.mixture import BATCH_ROWS, Arrays, Mixture, Unsupported
+from pmflib.model.mixture import BATCH_ROWS, Arrays, Mixture
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -33,7 +33,7 @@ MAX_CELLS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TreePMF(JointPMF, dependence="tree"):
+class TreePMF(JointPMF, mark="dependence=tree"):
     """The joint distribution of all variables: a mixture over latent states, each with a forest of the variables.
 
     ``Pr(x) = sum_f prior[f] prod_n P(x_n | x_parent(n, f), f)``, where a root has no parent. Missing cells are summed
@@ -59,10 +59,10 @@ class TreePMF(JointPMF, dependence="tree"):
         If shapes do not agree, or a value is not a probability.
     """
 
+    kind: ClassVar[str] = "forests"
+
     forest: Forest = field(kw_only=True)
     tables: FloatArray = field(kw_only=True)
-
-    kind: ClassVar[str] = "forests"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,6 +116,18 @@ class TreePMF(JointPMF, dependence="tree"):
         """Number of free parameters: rank - 1 for the prior, and for each row of the tables its entries minus one."""
         return self.rank - 1 + self.forest.n_entries - len(self.forest.rows)
 
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the posterior of the states alone predicts a row: it does not, as cells depend on each other."""
+        return False
+
+    def count_free(self, level_counts: IntArray | None = None) -> int:
+        """Count the free parameters that are not 0, in which levels that were never observed are: see `JointPMF`."""
+        kept, forest = self.prior > 0, self.forest
+        states = np.searchsorted(forest.starts[:, 0], forest.rows, side="right") - 1
+        sizes = np.add.reduceat(self.tables > 0, forest.rows, dtype=np.int64)
+        return int(kept.sum()) - 1 + int((sizes - 1)[kept[states]].sum())
+
     def _take_states(self, order: IntArray) -> Self:
         tables = np.split(self.tables, self.forest.starts[1:, 0])
         return replace(
@@ -124,35 +136,21 @@ class TreePMF(JointPMF, dependence="tree"):
             tables=np.concatenate([tables[state] for state in order]),
         )
 
-    def edges(self) -> list[tuple[str, str, float]]:
-        """Return the pairs of variables joined by an edge, and the share of all samples in states with that edge.
-
-        Returns
-        -------
-        Names of both variables, in the order of the schema, and the prior of the states with that edge, in (0, 1]; the
-        largest share first.
-        """
-        shares: dict[tuple[int, int], float] = defaultdict(float)
-        for state, position in zip(*np.nonzero(self.forest.parents >= 0), strict=True):
-            parent = int(self.forest.parents[state, position])
-            shares[min(parent, int(position)), max(parent, int(position))] += float(
-                self.prior[state]
-            )
-        names = self.schema.names
-        ordered = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
-        return [
-            (names[first], names[second], min(share, 1.0)) for (first, second), share in ordered
-        ]
-
     @property
-    def unsupported(self) -> Mapping[Unsupported, str]:
+    def unsupported(self) -> Mapping[str, str]:
         """Operations that models with forests do not support, and why: see `JointPMF.unsupported`."""
-        return {
+        found = {
             "search": "which a model with forests does not search; name fewer variables, or use complete",
         }
+        if self.forest.n_edges:
+            found["rake"] = (
+                "has forests, which cannot be raked to margins; rake the samples with pmflib.rake, and fit with the "
+                "raked weights"
+            )
+        return found
 
-    def summarise_dependence(self) -> dict[str, object]:
-        """Return the kind of dependence and the number of edges: see `JointPMF.summarise_dependence`."""
+    def summarise_kind(self) -> dict[str, object]:
+        """Return the kind of dependence and the number of edges: see `JointPMF.summarise_kind`."""
         return {"dependence": "tree", "edges": self.forest.n_edges}
 
     @cached_property
@@ -194,7 +192,7 @@ class TreePMF(JointPMF, dependence="tree"):
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
         """Return the PMF of a variable in each row, given the observed others: see `JointPMF.predict_proba`."""
         position = self.schema.position(variable)
-        codes = self._encode(table, position)
+        codes = self.encode(table, position)
         mine = self.schema.rows_of(position)
         probabilities = np.empty((len(codes), int(self.schema.cardinalities[position])))
         for rows, block in self._iterate_blocks(codes, position):
@@ -287,10 +285,10 @@ class TreePMF(JointPMF, dependence="tree"):
         return draw_tree_rows(self.parameters, n_rows, rng)
 
     def plot_forest(self, **options: Any) -> Axes:
-        """Draw the edges between variables: see `pmflib.model.figures.plot_forest`."""
-        from pmflib.model.figures import plot_forest
+        """Draw the edges between variables: see `pmflib.families.forests.figures.plot_forest`."""
+        from pmflib.families.forests.figures import plot_forest
 
-        return plot_forest(self.schema.names, self.edges(), **options)
+        return plot_forest(self.schema.names, list_edges(self), **options)
 
     def list_parts(self) -> tuple[Arrays, dict[str, object]]:
         """Return the arrays of forests and tables: see `JointPMF.list_parts`."""
@@ -299,6 +297,25 @@ class TreePMF(JointPMF, dependence="tree"):
             "tables": (self.tables, ("entry",)),
         }
         return arrays, {"dependence": "tree"}
+
+
+def list_edges(model: Mixture) -> list[tuple[str, str, float]]:
+    """Return the pairs of variables joined by an edge, and the share of all samples in states with that edge.
+
+    Returns
+    -------
+    Names of both variables, in the order of the schema, and the prior of the states with that edge, in (0, 1]; the
+    largest share first. Empty unless the model has forests.
+    """
+    if not isinstance(model, TreePMF):
+        return []
+    shares: dict[tuple[int, int], float] = defaultdict(float)
+    for state, position in zip(*np.nonzero(model.forest.parents >= 0), strict=True):
+        parent = int(model.forest.parents[state, position])
+        shares[min(parent, int(position)), max(parent, int(position))] += float(model.prior[state])
+    names = model.schema.names
+    ordered = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
+    return [(names[first], names[second], min(share, 1.0)) for (first, second), share in ordered]
 
 
 def _split_rows(n_rows: int) -> list[slice]:

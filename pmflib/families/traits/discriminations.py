@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.display.summary import SummaryTable
 from pmflib.base.texts import show_text
 from pmflib.families.traits.level_scores import read_values
 from pmflib.families.traits.trait_model import TraitModel
@@ -65,6 +66,26 @@ class Discriminations:
             slope = slope[:, 0] - slope[:, 1]
             thresholds = (base[:, 1] - base[:, 0]) / np.where(slope == 0, np.nan, slope)
         return cls(levels, moved, pairs, thresholds)
+
+
+def tabulate_items(traits: TraitModel) -> SummaryTable:
+    """List the discriminations of the variables, the levels they contrast and, for a single trait, the thresholds."""
+    found, schema = Discriminations.find(traits), traits.schema
+    owners = np.searchsorted(schema.offsets, found.steps[:, 0], "right") - 1
+    rows = []
+    for position, variable in enumerate(schema):
+        cells = [variable.name]
+        for value, levels in zip(found.values[position], found.levels[position], strict=True):
+            cells.append(f"{value:.2f} ({name_contrast(schema, levels)[1]})")
+        if found.steps.size:
+            cells.append(", ".join(f"{each:.2f}" for each in found.thresholds[owners == position]))
+        rows.append(tuple(cells))
+    title = "Discriminations: logits between two levels per standard deviation of a trait"
+    columns = ("variable", *(f"trait {f}" for f in range(traits.n_traits)))
+    if found.steps.size:
+        title += "; thresholds: trait at which neighbouring levels are equally likely"
+        columns = (*columns, "thresholds")
+    return SummaryTable(title, columns, rows, len(rows), "result.to_frame()")
 
 
 def name_contrast(schema: Schema, rows: IntArray) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from pmflib.families.traits.discriminations import Discriminations, name_contras
 from pmflib.families.traits.em import weigh_slopes
 from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.quadrature import ItemDesign, weigh_levels
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.information.covariance import LEAST_MASS, Covariance, find_free_covariance
 from pmflib.information.model_information import ModelInformation
 from pmflib.information.parameter_errors import (
@@ -29,7 +30,6 @@ from pmflib.information.parameter_errors import (
     write_interval,
 )
 from pmflib.information.scores import StateRows
-from pmflib.model import JointPMF
 from pmflib.model.statistics import sum_fields
 from pmflib.store.sample_blocks import BlockGroup
 
@@ -47,7 +47,7 @@ class ItemErrors(ParameterErrors):
     and ``slopes`` (n_levels, n_traits).
     """
 
-    model: JointPMF
+    model: TraitPMF
     headline = "Standard errors of item parameters"
     every_scale: ClassVar[Mapping[str, str]] = {
         "discriminations": "logits between two levels per standard deviation of the trait",
@@ -58,7 +58,6 @@ class ItemErrors(ParameterErrors):
 
     def tabulate(self) -> tuple[SummaryTable, ...]:
         """Discriminations, and thresholds if there are any."""
-        assert self.model.trait_model is not None
         schema, found = self.model.schema, Discriminations.find(self.model.trait_model)
         slopes, scales = self.arrays["discriminations"], self.every_scale
         rows = []
@@ -91,7 +90,7 @@ class ItemInformation(ModelInformation):
         From `pmflib.families.traits.item_responses.fit_item_responses`.
     """
 
-    model: JointPMF
+    model: TraitPMF
 
     @property
     def n_entries(self) -> int:
@@ -101,7 +100,7 @@ class ItemInformation(ModelInformation):
     def check_fit(self) -> None:
         """Refuse an average of fits, and traits whose states are people."""
         super().check_fit()
-        if self.model.folding is not None:
+        if not self.model.is_mixture:
             raise PmfError(
                 "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
                 "traits by pmflib.fit_item_responses"
@@ -113,7 +112,9 @@ class ItemInformation(ModelInformation):
         arrays: dict[str, ArrayErrors] = {}
         numbers = list_item_numbers(self.model)
         for name, (values, jacobian) in numbers.items():
-            errors, is_determined = (each.reshape(values.shape) for each in solved.spread(jacobian))
+            errors, is_determined = solved.spread(jacobian)
+            errors = errors.reshape(values.shape)
+            is_determined = is_determined.reshape(values.shape)
             if name == "thresholds":
                 is_moved = _are_moved(self.model, numbers["slopes"][1], solved)
                 is_determined = is_determined & is_moved
@@ -150,21 +151,20 @@ class ItemInformation(ModelInformation):
         return np.diag(1.0 / np.sqrt(np.maximum(np.diagonal(outer), LEAST_MASS)))
 
 
-def _are_moved(model: JointPMF, by_slopes: FloatArray, solved: Covariance) -> BoolArray:
+def _are_moved(model: TraitPMF, by_slopes: FloatArray, solved: Covariance) -> BoolArray:
     """Whether the trait moves the two levels of each threshold beyond chance: otherwise no interval of it is bounded.
 
     References
     ----------
     Fieller (1954), JRSS B 16(2), on intervals of ratios.
     """
-    assert model.trait_model is not None
     slopes = model.trait_model.slopes[:, 0]
     upper, lower = Discriminations.find(model.trait_model).steps.T
     errors, _ = solved.spread(by_slopes[upper] - by_slopes[lower])
     return np.asarray(np.abs(slopes[upper] - slopes[lower]) > NORMAL_QUANTILE * errors)
 
 
-def find_item_covariance(model: JointPMF, source: BlockSource) -> Covariance:
+def find_item_covariance(model: TraitPMF, source: BlockSource) -> Covariance:
     """Find the covariance of the coefficients of an item response model, as `ItemDesign` lays them out.
 
     Any rotation of the traits fits as well: the model's are rotated to principal axes, and errors are those of
@@ -209,7 +209,7 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> Covariance:
     )
 
 
-def list_item_numbers(model: JointPMF) -> dict[str, tuple[FloatArray, FloatArray]]:
+def list_item_numbers(model: TraitPMF) -> dict[str, tuple[FloatArray, FloatArray]]:
     """List the numbers that item response models are read by, with their derivatives by the coefficients.
 
     Returns
@@ -219,7 +219,6 @@ def list_item_numbers(model: JointPMF) -> dict[str, tuple[FloatArray, FloatArray
     the trait model.
     """
     traits, design = model.trait_model, _open_design(model)
-    assert traits is not None
     found = Discriminations.find(traits)
     base, *slopes = _list_logits(design)
     by_trait = np.stack(slopes, axis=1)
@@ -238,12 +237,11 @@ def list_item_numbers(model: JointPMF) -> dict[str, tuple[FloatArray, FloatArray
     return numbers
 
 
-def _open_design(model: JointPMF) -> ItemDesign:
+def _open_design(model: TraitPMF) -> ItemDesign:
     return ItemDesign(model.schema, _read_slopes(model).shape[1])
 
 
-def _read_slopes(model: JointPMF) -> FloatArray:
-    assert model.trait_model is not None
+def _read_slopes(model: TraitPMF) -> FloatArray:
     return model.trait_model.slopes
 
 
@@ -258,11 +256,11 @@ class _ItemSums:
     level_counts: FloatArray
 
 
-def _sum_items(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemSums:
+def _sum_items(group: BlockGroup, model: TraitPMF, design: ItemDesign) -> _ItemSums:
     schema, size = model.schema, design.starts[-1]
     tables = _list_scores(model, design)
-    square = size, size
-    sums = _ItemSums(*map(np.zeros, (square, square, square, size, schema.n_levels)))
+    squares = np.zeros((3, size, size))
+    sums = _ItemSums(squares[0], squares[1], squares[2], np.zeros(size), np.zeros(schema.n_levels))
     for rows in iterate_item_scores(iterate_distinct(group), model):
         mass = rows.weights[:, None] * rows.posteriors
         sums.gradient[:] += rows.weights @ rows.scores
@@ -305,7 +303,7 @@ class ItemScores:
         return np.asarray(np.einsum("rqp,rq->rp", self.at_points, self.posteriors))
 
 
-def iterate_item_scores(blocks: Iterable[Block], model: JointPMF) -> Iterator[ItemScores]:
+def iterate_item_scores(blocks: Iterable[Block], model: TraitPMF) -> Iterator[ItemScores]:
     """Scores of the rows of blocks of valid samples, in batches of at most ``BATCH_NUMBERS`` values."""
     design = _open_design(model)
     tables = _list_scores(model, design)
@@ -320,11 +318,11 @@ def iterate_item_scores(blocks: Iterable[Block], model: JointPMF) -> Iterator[It
             yield ItemScores(codes, weigh_rows(part), posteriors, at_points)
 
 
-def _list_scores(model: JointPMF, design: ItemDesign) -> list[FloatArray]:
+def _list_scores(model: TraitPMF, design: ItemDesign) -> list[FloatArray]:
     return [_find_scores(model, design, k) for k in range(model.schema.n_variables)]
 
 
-def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArray:
+def _find_scores(model: TraitPMF, design: ItemDesign, position: int) -> FloatArray:
     """Derivatives of a variable's log-probabilities by its coefficients: (cardinality + 1, n_points, n_coefficients).
 
     The last row is 0, for a missing answer.
@@ -335,7 +333,7 @@ def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArr
     return np.concatenate([centred, np.zeros((1, *centred.shape[1:]))])
 
 
-def _derive_penalty(model: JointPMF, design: ItemDesign, level_counts: FloatArray) -> FloatArray:
+def _derive_penalty(model: TraitPMF, design: ItemDesign, level_counts: FloatArray) -> FloatArray:
     """Gradient of the penalty of the pseudo-counts by the coefficients."""
     totals = np.add.reduceat(level_counts, model.schema.offsets[:-1])
     sizes = np.repeat(totals, model.schema.cardinalities)
@@ -349,7 +347,7 @@ def _derive_penalty(model: JointPMF, design: ItemDesign, level_counts: FloatArra
 
 
 def _find_free(
-    model: JointPMF, design: ItemDesign, level_counts: FloatArray, scales: FloatArray
+    model: TraitPMF, design: ItemDesign, level_counts: FloatArray, scales: FloatArray
 ) -> FloatArray:
     """Orthonormal steps of the coefficients, in units of the scales, that keep the traits on their principal axes."""
     size, n_traits = design.starts[-1], design.n_traits

@@ -29,6 +29,7 @@ from pmflib.families.traits.quadrature import (
     ItemState,
     weigh_levels,
 )
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.fits.criteria import measure_fit
 from pmflib.fits.em_fit import OnPass
 from pmflib.fits.fit_result import STILL, FitResult, warn_if_stopped
@@ -283,7 +284,7 @@ def fit_items(
         "passes": state.n_passes,
     }
     return (
-        JointPMF(weights, traits.find_factors(points), schema, origin, traits),
+        TraitPMF(weights, traits.find_factors(points), schema, origin, trait_model=traits),
         state,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pmflib.base.blocks import DenseBlock
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.families.traits.item_responses import fit_item_responses
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.families.traits.traits import fit_traits
 from pmflib.inference.imputation.resampled_fits import Refits
 from pmflib.model import JointPMF
@@ -13,11 +14,12 @@ from pmflib.model import JointPMF
 class TraitRefits(Refits):
     """Refits with the settings of a model: see `Refits`."""
 
+    model: TraitPMF
+
     def fit(self, draw: int, samples: DenseBlock | StoredSamples, seed: int) -> JointPMF:
         """Refit the model to some samples, from new starts."""
         model, origin = self.model, self.model.origin
-        assert model.trait_model is not None
-        if model.folding is None:
+        if model.is_mixture:
             again = fit_item_responses(
                 samples,
                 model.trait_model.n_traits,

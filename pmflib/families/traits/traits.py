@@ -49,6 +49,7 @@ from pmflib.families.traits.samples import (
     draw_people,
 )
 from pmflib.families.traits.trait_model import TraitModel
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.fits.criteria import measure_fit
 from pmflib.fits.fit_result import FitResult
 from pmflib.model.joint_pmf import JointPMF
@@ -245,7 +246,8 @@ def compile_states(
     if n_states < 1:
         raise PmfError(f"n_states is {n_states}; give at least 1")
     points, prior = draw_points(traits, samples, n_states, np.random.default_rng(seed))
-    return JointPMF(prior, traits.find_factors(points), traits.schema, dict(origin or {}), traits)
+    factors, schema = traits.find_factors(points), traits.schema
+    return TraitPMF(prior, factors, schema, dict(origin or {}), trait_model=traits)
 
 
 def draw_points(

@@ -25,6 +25,7 @@ from pmflib.base.defaults import RANKS_BY_SAMPLES
 from pmflib.base.errors import PmfError, RankError
 from pmflib.counts.marginals import estimate_singles
 from pmflib.counts.pair_counts import PairCounts
+from pmflib.fits.fit_specifications import TOLERATED
 from pmflib.fits.ranks.choice import RankChoice
 from pmflib.fits.ranks.fit_runs import USUAL_PASSES, FitRuns, RankFit, RunOptions
 from pmflib.fits.ranks.sample_fits import (
@@ -36,7 +37,6 @@ from pmflib.fits.ranks.sample_fits import (
     fit_for_target,
     fit_samples,
 )
-from pmflib.inference.target.target_fit import TOLERATED
 
 MAX_RANK = 512
 """Largest rank of the doubling."""

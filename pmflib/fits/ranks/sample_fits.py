@@ -22,7 +22,6 @@ from pmflib.fits.pair_fits import fit_by_method
 from pmflib.fits.ranks import fit_runs
 from pmflib.fits.ranks.fit_runs import RankFit
 from pmflib.fits.starts import open_for_em
-from pmflib.inference.target.target_fit import MAX_STEPS
 from pmflib.model import JointPMF
 from pmflib.papers.pair_matrix import start_random
 from pmflib.papers.ranks import merge_states
@@ -366,7 +365,7 @@ def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
         job.rank,
         Options(("auto",), given.pseudo_counts),
         job.seed,
-        Passes(MAX_STEPS, 0.0, 1),
+        Passes(tol=0.0, patience=1),
         samples.target,
     )
     training = BlocksInMemory.cut(samples.block, samples.schema.offsets, job.rank)

@@ -1,7 +1,7 @@
 """Choice of a model's family and number of states, on held-out samples, or by pairs if none are held out.
 
-Families are compared first (`pmflib.fits.ranks.kinds`): latent classes, states with forests, continuous traits. If
-that does not determine the number of states, it is doubled (`pmflib.fits.ranks.by_samples`), each fitted as the
+Kinds of models are compared first (`pmflib.fits.ranks.kinds`): latent classes, and those that features offer. If that
+does not determine the number of states, it is doubled (`pmflib.fits.ranks.by_samples`), each fitted as the
 final model: by EM, or to its target. Samples in memory and in a store differ only in how they are split.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Unpack
+from typing import Unpack
 
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.comparison import Comparison
@@ -17,11 +17,12 @@ from pmflib.base.defaults import RANKS_BY_SAMPLES
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.em_fit import MIN_SAMPLES, EMFit
+from pmflib.fits.kinds import choose_kinds, find_kind, is_forced
 from pmflib.fits.ranks.by_pairs import select_rank
 from pmflib.fits.ranks.by_samples import compare_on_samples
 from pmflib.fits.ranks.choice import RankChoice, describe_decision
 from pmflib.fits.ranks.fit_runs import DEFAULT_BUDGET, RunOptions, WorkBudget
-from pmflib.fits.ranks.kinds import Kind, KindChoice, choose_kind
+from pmflib.fits.ranks.kinds import KindChoice, choose_kind
 from pmflib.fits.ranks.sample_fits import (
     MOST_HELD_OUT,
     MOST_SAMPLES,
@@ -52,7 +53,7 @@ class Selection:
     """
 
     rank: int
-    kind: Kind = "classes"
+    kind: str = "classes"
     kinds: KindChoice | None = None
     choice: RankChoice | None = None
     by_samples: bool = True
@@ -76,9 +77,8 @@ class Selection:
         """Return a sentence on whether the rank is adequate, and what to do if it is not."""
         if self.choice is not None:
             return describe_decision(self.choice, by_samples=self.by_samples)
-        within = (
-            "depend on each other along forests" if self.kind == "forests" else "are independent"
-        )
+        known = find_kind(self.kind)
+        within = "are independent" if known is None else known.within
         return (
             f"{self.rank} latent states, within which variables {within}, have the fewest parameters of all that "
             "held-out samples cannot distinguish from the best"
@@ -86,9 +86,10 @@ class Selection:
 
     def to_json(self) -> dict[str, object]:
         """Return the choice, its reasons and all comparisons in plain JSON types."""
+        known = find_kind(self.kind)
         return {
             "rank": self.rank,
-            "dependence": "tree" if self.kind == "forests" else "none",
+            "dependence": (None if known is None else known.dependence) or "none",
             "judged_by_samples": self.by_samples,
             "verdict": self.decision,
             "reasons": list(self.reasons),
@@ -101,8 +102,7 @@ def select(
     splits: Sequence[RankSamples],
     load_counts: Callable[[], PairCounts] | None = None,
     *,
-    dependence: Literal["auto", "none", "tree"] = "none",
-    with_traits: bool = False,
+    dependence: str | None = "none",
     **run: Unpack[RunOptions],
 ) -> Selection:
     """Choose the family and the number of latent states of a fit.
@@ -117,9 +117,7 @@ def select(
         Returns the counts of the training samples by fold, used if no samples are held out; with None, one state is
         chosen, or one per level of a target.
     dependence
-        "tree" always uses forests within states, "none" never, and "auto" compares.
-    with_traits
-        Whether continuous traits are compared as well.
+        Kinds that are compared with latent classes: see `pmflib.fits.kinds.choose_kinds`.
     **run
         Fields of `RunOptions`: client, budget, checkpoint and on_progress.
 
@@ -128,15 +126,15 @@ def select(
     PmfError
         If there are too few pairs to fit some and hold out others, or no held-out sample has the target.
     """
-    options, kinds = fit.options, None
-    kind: Kind = "forests" if dependence == "tree" else "classes"
+    options, kinds, others = fit.options, None, choose_kinds(dependence)
+    kind = others[0].name if is_forced(dependence) else "classes"
     if splits:
         run["budget"] = WorkBudget.share(run.get("budget", DEFAULT_BUDGET))
-    if dependence != "none" and splits:
+    if others and splits:
         kinds = choose_kind(
             splits,
-            is_forced=dependence == "tree",
-            with_traits=with_traits,
+            others,
+            is_forced=is_forced(dependence),
             members=options.members,
             seed=fit.seed,
             **run,
@@ -148,7 +146,7 @@ def select(
     if splits:
         for_target = None
         target = splits[0].target
-        if target is not None and options.searches and fit.schema[target].cardinality > 1:
+        if target is not None and fit.assigns_states and fit.schema[target].cardinality > 1:
             for_target = TargetFits(splits[0], options.pseudo_counts)
         given = options.pseudo_counts
         choice = compare_on_samples(

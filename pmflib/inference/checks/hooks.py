@@ -6,4 +6,5 @@ HOOKS = {
         "diagnose": "pmflib.inference.checks.diagnostics:diagnose",
         "likelihood_ratio_test": "pmflib.inference.checks.rank_tests:likelihood_ratio_test",
     },
+    "fit_notes": {"residuals": "pmflib.inference.checks.fit_notes:note_fit"},
 }

@@ -10,9 +10,7 @@ import numpy as np
 from pmflib.base.errors import IdentificationWarning
 from pmflib.base.variance import Variance
 from pmflib.em.stored_samples import open_source
-from pmflib.information.covariance import PMFInformation
 from pmflib.information.kinds import open_information
-from pmflib.information.latent_classes import ClassInformation
 from pmflib.information.parameter_errors import (
     VAGUE,
     ArrayErrors,
@@ -124,20 +122,3 @@ def find_design_errors(found: Replicates) -> ParameterErrors:
         notes += (f"not determined by the samples: {names}; these have no errors; lower the rank",)
         warnings.warn(notes[-1], IdentificationWarning, stacklevel=3)
     return ParameterErrors(arrays, found.model, found.method, found.distance, notes)
-
-
-def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
-    """Name the parameters that the samples do not determine; "" if there are none.
-
-    Parameters
-    ----------
-    model
-        Latent classes, a single fit.
-    found
-        Information of its samples.
-    """
-    information = ClassInformation(model)
-    solved = information.invert(found)
-    if not solved.loose.shape[1]:
-        return ""
-    return information.name_undetermined(information.make_arrays(solved), solved)

@@ -17,7 +17,7 @@ from pmflib.fits.fit_result import FitResult
 from pmflib.fits.fit_specifications import Options
 from pmflib.inference.target.partition import cut_by_target, recut_variable
 from pmflib.inference.target.rivals import LEAST_COMPARED, SURE, score_rows
-from pmflib.inference.target.target_fit import FIRST
+from pmflib.inference.target.target_fit import FIRST, TargetFit
 from pmflib.schema import Schema
 from pmflib.surveys.drafting.table_draft import list_names
 
@@ -109,8 +109,10 @@ def fit_trial(block: DenseBlock, schema: Schema, target: int) -> FitResult:
     samples, held_out = fit.hold_out(block)
     training = BlocksInMemory.cut(samples, schema.offsets, rank)
     starts = fit.make_starts(fit.count(samples))
-    run = fit.for_target.try_one(FIRST, training, held_out, starts)
-    _, result = fit.for_target.report_best({FIRST: run}, training, held_out)
+    of_target = fit.for_target
+    assert isinstance(of_target, TargetFit)
+    run = of_target.try_one(FIRST, training, held_out, starts)
+    _, result = of_target.report_best({FIRST: run}, training, held_out)
     return replace(result, trial=result.model)
 
 

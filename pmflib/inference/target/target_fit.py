@@ -20,7 +20,7 @@ from pmflib.em.conditional import ConditionalObjective, raise_conditional
 from pmflib.em.latent_classes import ClassState
 from pmflib.fits.criteria import measure_fit
 from pmflib.fits.fit_result import FitResult
-from pmflib.fits.fit_specifications import FitSpecification
+from pmflib.fits.fit_specifications import TOLERATED, FitSpecification
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.starts import Starts
 from pmflib.model import JointPMF
@@ -46,12 +46,6 @@ subset is drawn, because EM predicts a target much less well, on however many sa
 
 TARGET_CELLS = 100_000_000
 """Samples times variables up to which stored samples are loaded for this."""
-
-TOLERATED = 0.5
-"""Number of standard errors within which a candidate is as good as the best; among these, the one with the largest
-pseudo-count is chosen. With few held-out samples, the best of many is due to chance; a whole standard error lost more,
-on the tables used for tuning (`python -m benchmarks.models.targets`).
-"""
 
 MAX_STEPS = 100
 """Maximum number of steps of a candidate; held-out samples stop most of them after twenty."""
@@ -230,18 +224,6 @@ def make_specification(
     )
 
 
-def settle_target(pseudo_counts: Sequence[float]) -> FitSpecification:
-    """Return a specification without held-out samples: the joint likelihood, with the target's levels observed.
-
-    Parameters
-    ----------
-    pseudo_counts
-        As for `find_target_specification`.
-    """
-    pseudo_count = pseudo_counts[0] if len(pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
-    return FitSpecification("classes", float(pseudo_count), passes=SETTLED_STEPS, share=0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class TargetFit:
     """A fit for a target.
@@ -273,6 +255,12 @@ class TargetFit:
     def max_steps(self) -> int:
         """Return the maximum number of steps."""
         return min(self.max_passes, MAX_STEPS)
+
+    def settle(self) -> FitSpecification:
+        """Return a specification without held-out samples: the joint likelihood, with the target's levels observed."""
+        grid = self.pseudo_counts
+        pseudo_count = grid[0] if len(grid) == 1 else DEFAULT_PSEUDO_COUNT
+        return FitSpecification("classes", float(pseudo_count), passes=SETTLED_STEPS, share=0.0)
 
     def try_candidates(
         self,
@@ -370,7 +358,8 @@ class TargetFit:
     ) -> tuple[FitSpecification, FitResult]:
         """Specification and result of the chosen candidate."""
         specification, run = find_target_specification(runs, held_out)
-        note = note_target(self.schema, self.target)
+        name = self.schema.names[self.target]
+        note = f"held out: log-likelihood of {name!r} given the other variables"
         specification = replace(specification, notes=(note, *specification.notes))
         return specification, self._report(specification, run, training, held_out)
 
@@ -447,8 +436,3 @@ def draw_samples(block: DenseBlock, rank: int, work: int) -> DenseBlock:
     n_drawn = max(int(share * len(block)), 1)
     drawn = np.argsort(mix_hashes(np.arange(len(block))), kind="stable")[:n_drawn]
     return block[np.sort(drawn)]
-
-
-def note_target(schema: Schema, target: int) -> str:
-    """Return the note that held-out samples were evaluated by the target."""
-    return f"held out: log-likelihood of {schema.names[target]!r} given the other variables"

@@ -11,4 +11,5 @@ HOOKS = {
     "stored_designs": {
         "raking": "pmflib.surveys.margins.stored:open_raked",
     },
+    "model_methods": {"rake": "pmflib.surveys.margins.model:rake_model"},
 }

@@ -6,15 +6,49 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray
 from pmflib.base.errors import PmfError, SchemaError
+from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.surveys.margins.factors import ACCEPTED, MOST_STEPS, TOLERANCE
 from pmflib.surveys.margins.margins import MarginTables, read_margins
 
 
+def rake_model(model: JointPMF, margins: MarginTables) -> JointPMF:
+    """Return the model raked to known margins of the population: the nearest joint PMF that has them.
+
+    Parameters
+    ----------
+    model
+        The model.
+    margins
+        Number of each level of some variables, or CSV files: `pmflib.surveys.margins.margins.read_margins`.
+
+    Returns
+    -------
+    A model with the same states. Each PMF of a variable with a margin is multiplied by one factor for each level, and
+    the prior by the sums, so that the joint PMF is the given one times a product of factors of the levels. Samples that
+    are asked with it need a design of raked weights: `pmflib.rake`.
+
+    Raises
+    ------
+    SchemaError
+        If a variable or level is unknown, or the model gives a level probability 0 and the margins do not.
+    PmfError
+        If the model has forests, a margin is of two variables, or the margins cannot be reached.
+
+    References
+    ----------
+    Csiszár (1975), Annals of Probability 3(1): iterative proportional fitting as a projection.
+    """
+    if why := model.unsupported.get("rake"):
+        raise PmfError(f"the model {why}")
+    raked = rake_factors(model.prior, model.factors, model.schema, margins)
+    return JointPMF(*raked, model.schema, {**model.origin, "raked": True})
+
+
 def rake_factors(
     prior: FloatArray, factors: FloatArray, schema: Schema, margins: MarginTables
 ) -> tuple[FloatArray, FloatArray]:
-    """Rake the prior and the factors of latent classes: see `pmflib.JointPMF.rake`."""
+    """Rake the prior and the factors of latent classes: see `rake_model`."""
     known = read_margins(margins, schema)[1]
     prior, factors = prior.copy(), factors.copy()
     for margin in known:

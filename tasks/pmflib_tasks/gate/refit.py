@@ -237,7 +237,7 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
         return "the live model is not in the store any more, or damaged"
     if model.schema.digest != schema.digest:
         return "the schema has changed"
-    if model.trait_model is not None:
+    if model.kind == "traits":
         # traits use the settings of the live model, which every model has
         return ""
     if config.em.members > 1:

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import FLOOR, IntArray
-from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import ConfigError, SourceError
 from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
@@ -46,20 +45,13 @@ def answer_questions(
     """
     known = codes.copy()
     known[np.arange(len(known)), variables] = -1
-    if model.folding is None:
-        posteriors = model.posterior(known)
-    else:
-        block = DenseBlock(model.schema.check_codes(known))
-        folded = model.folding.predict_cells(block, np.arange(len(known)), variables)
+    predict = model.make_predictor(known, variables[:, None] == np.arange(model.schema.n_variables))
     label = np.full(len(known), "", object)
     probability, expected, log_prob = (np.full(len(known), np.nan) for _ in range(3))
     for position in np.unique(variables):
         rows = np.flatnonzero(variables == position)
         variable = model.schema[int(position)]
-        if model.folding is None:
-            pmf = model.predict_hidden(known[rows], posteriors[rows], int(position))
-        else:
-            pmf = folded[rows, : variable.cardinality]
+        pmf = predict(int(position), rows)
         best = pmf.argmax(axis=1)
         label[rows] = np.array(variable.levels, object)[best]
         probability[rows] = pmf[np.arange(rows.size), best]

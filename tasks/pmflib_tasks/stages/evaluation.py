@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray
-from pmflib.base.blocks import DenseBlock
 from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
 from pmflib.model import JointPMF
@@ -180,7 +179,7 @@ def score_hidden(
     """
     sums = np.zeros((model.schema.n_variables, len(MEASURES)))
     bins = np.zeros((N_BINS, len(BIN_SUMS)))
-    predict = _predict_hidden(np.where(hidden, -1, codes).astype(codes.dtype), hidden, model)
+    predict = model.make_predictor(np.where(hidden, -1, codes).astype(codes.dtype), hidden)
     for position, variable in enumerate(model.schema.variables):
         rows = np.flatnonzero(hidden[:, position])
         if not rows.size:
@@ -211,19 +210,6 @@ def score_hidden(
     if weights is None:
         return HeldOutScores(sums, float(scores.sum()), len(codes), bins)
     return HeldOutScores(sums, float((weights * scores).sum()), float(weights.sum()), bins)
-
-
-def _predict_hidden(
-    left: IntArray, hidden: BoolArray, model: JointPMF
-) -> Callable[[int, IntArray], FloatArray]:
-    """Return a function that predicts the PMFs of a variable in the rows where it is hidden."""
-    if model.folding is None:
-        posteriors = model.posterior(left)
-        return lambda position, rows: model.predict_hidden(left[rows], posteriors[rows], position)
-    rows, variables = np.nonzero(hidden)
-    chances = model.folding.predict_cells(DenseBlock(left), rows, variables)
-    cardinalities = model.schema.cardinalities
-    return lambda position, _: chances[variables == position, : cardinalities[position]]
 
 
 SCORES = "scores.json"

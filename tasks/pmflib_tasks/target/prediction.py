@@ -196,11 +196,10 @@ def _draw_group(
         codes = codes[kept]
         shown = codes.copy()
         shown[:, target] = -1
+        is_hidden = np.zeros(shown.shape, np.bool_)
+        is_hidden[:, target] = True
         predictions = tuple(
-            each.predict_hidden(shown, each.posterior(shown), target)
-            if each.folding is None
-            else each.predict_proba(shown, target)
-            for each in models
+            each.make_predictor(shown, is_hidden)(target, np.arange(len(shown))) for each in models
         )
         weights = None if block.weights is None else block.weights[kept]
         parts.append(SampledRows(codes, predictions, weights))

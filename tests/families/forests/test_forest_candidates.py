@@ -8,8 +8,10 @@ import pytest
 
 import pmflib as pmf
 from pmflib.base.blocks import DenseBlock
+from pmflib.families.forests import kind
 from pmflib.families.forests.statistics import TreeParameters
 from pmflib.families.forests.tree_fit import MOST_STARTS
+from pmflib.fits.kinds import choose_kinds
 from pmflib.fits.ranks import kinds
 from pmflib.fits.ranks.fit_runs import WorkBudget
 from pmflib.fits.ranks.sample_fits import split_samples
@@ -46,8 +48,8 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
             plain = TreeParameters.plain(np.ones(1), factors, SCHEMA.offsets)
             return SimpleNamespace(parameters=plain)
 
-    monkeypatch.setattr(kinds, "TreeFit", LearnsFromChooser)
-    found = kinds._ForestFits([split], 0, None, WorkBudget(np.inf)).score(1, 0)
+    monkeypatch.setattr(kind, "TreeFit", LearnsFromChooser)
+    found = kind.ForestFits([split], 0, None, WorkBudget(np.inf)).score(1, 0)
     held_out = split.held_out.codes
     assert seen[0][1] == seen[1][1] == MOST_STARTS // 2
     np.testing.assert_allclose(found[1::2], models[0].log_prob(held_out[1::2]))
@@ -56,7 +58,7 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
 
 def test_one_held_out_sample_does_both(split):
     alone = replace(split, held_out=split.held_out[:1])
-    found = kinds._ForestFits([alone], 0, None, WorkBudget(np.inf)).score(1, 0)
+    found = kind.ForestFits([alone], 0, None, WorkBudget(np.inf)).score(1, 0)
     assert found.shape == (1,)
     assert np.isfinite(found).all()
 
@@ -72,16 +74,16 @@ def copied():
 
 
 def test_choose_kind__forests_beyond_the_budget_are_left_out_and_said_so(copied):
-    assert kinds.choose_kind(copied).kind == "forests"
+    assert kinds.choose_kind(copied, choose_kinds("auto")).kind == "forests"
     budget = WorkBudget(1e-6)
-    found = kinds.choose_kind(copied, budget=budget)
+    found = kinds.choose_kind(copied, choose_kinds("auto"), budget=budget)
     assert {point.settings["kind"] for point in found.ranks.points} == {"classes"}
     assert "forests" in found.left_out
     assert budget.left < 0
 
 
 def test_choose_kind__forests_that_are_asked_for_have_at_least_one_candidate(copied):
-    found = kinds.choose_kind(copied, is_forced=True, budget=1e-6)
+    found = kinds.choose_kind(copied, choose_kinds("auto"), is_forced=True, budget=1e-6)
     assert (found.kind, found.rank) == ("forests", 1)
     assert "forests" in found.left_out
 
@@ -94,6 +96,6 @@ def test_choose_kind__classes_are_doubled_beyond_the_few_where_they_still_gain(m
     codes = (rng.random((1500, 8, 1)) > ends[..., :-1]).sum(axis=2)
     splits = split_samples(DenseBlock(codes), None, pmf.Schema.from_cardinalities([4] * 8), None)
     monkeypatch.setattr(kinds, "FEW", 2)
-    found = kinds.choose_kind(splits)
+    found = kinds.choose_kind(splits, choose_kinds("auto"))
     assert (found.kind, found.rank) == ("classes", 5)
     assert found.is_final

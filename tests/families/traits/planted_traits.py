@@ -4,6 +4,7 @@ import numpy as np
 
 import pmflib as pmf
 from pmflib.families.traits.trait_model import TraitModel
+from pmflib.families.traits.trait_pmf import TraitPMF
 
 
 def plant_traits(cardinalities, n_traits, seed, *, nominal=(), size=0.8):
@@ -72,3 +73,9 @@ def plant_items(cardinalities, n_traits, seed):
         ends = np.linspace(-1, 1, cardinality)
         slopes[schema.rows_of(position), position % n_traits] = rng.uniform(0.8, 1.6) * ends
     return TraitModel(schema, base, slopes, np.zeros(n_traits), np.eye(n_traits))
+
+
+def traits_of(model):
+    """Trait model of a joint PMF."""
+    assert isinstance(model, TraitPMF)
+    return model.trait_model

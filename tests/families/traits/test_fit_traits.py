@@ -9,7 +9,7 @@ from pmflib.base.errors import SchemaError
 from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.passes import PassModel, TraitSums, sum_traits
 from pmflib.families.traits.trait_model import TraitModel
-from tests.families.traits.planted_traits import draw_samples, make_schema, plant_traits
+from tests.families.traits.planted_traits import draw_samples, make_schema, plant_traits, traits_of
 
 QUICK: dict[str, Any] = {"dimensions": 1, "shrinkage": 1.0, "passes": 10, "n_states": 50}
 
@@ -34,7 +34,7 @@ def test_fit_traits__recovers_planted_directions_and_likelihood():
     result = pmf.fit_traits(
         codes, truth.schema, dimensions=2, shrinkage=1.0, passes=40, n_states=100
     )
-    fitted = result.model.trait_model
+    fitted = traits_of(result.model)
     # both of the planted directions are among those of the biases and the dimensions
     assert find_angle(centre(fitted), centre(truth)) < 0.15
     lost = truth.log_prob(test).mean() - fitted.log_prob(test).mean()
@@ -50,7 +50,7 @@ def test_fit_traits__recovers_nominal_levels():
     result = pmf.fit_traits(
         codes, truth.schema, dimensions=1, shrinkage=1.0, passes=40, n_states=50
     )
-    assert result.model.trait_model.n_traits == 1
+    assert traits_of(result.model).n_traits == 1
     scores = result.model.traits(codes)
     correlation = np.corrcoef(scores.scores[:, 0], traits[:, 0])[0, 1]
     # the truth itself has .90
@@ -82,7 +82,7 @@ def test_fit_traits__predicts_held_out_cells_nearly_as_the_truth():
     own = np.arange(cells[0].size), whole[cells]
     fitted, known = (
         np.log(each.predict_cells(DenseBlock(codes), *cells)[own]).mean()
-        for each in (model.trait_model, truth)
+        for each in (traits_of(model), truth)
     )
     assert known - fitted < 0.03
     # the states alone say nearly the same
@@ -142,10 +142,9 @@ def test_fit_traits__weights_are_repeated_rows():
     block = DenseBlock(codes).to_sparse(truth.schema.offsets)
     twice = SparseBlock(block.indptr, block.indices, np.full(60, 2.0))
     options = QUICK | {"passes": 12}
-    weighted = pmf.fit_traits(twice, truth.schema, **options).model.trait_model
-    repeated = pmf.fit_traits(
-        np.repeat(codes, 2, axis=0), truth.schema, **options
-    ).model.trait_model
+    weighted = traits_of(pmf.fit_traits(twice, truth.schema, **options).model)
+    again = pmf.fit_traits(np.repeat(codes, 2, axis=0), truth.schema, **options)
+    repeated = traits_of(again.model)
     assert weighted.base == pytest.approx(repeated.base, abs=1e-6)
     assert weighted.slopes == pytest.approx(repeated.slopes, abs=1e-6)
 
@@ -170,7 +169,7 @@ def test_fit_traits__same_seed_same_bits_whatever_the_blocks_are_worked_on_by(mo
         monkeypatch.setattr("pmflib.em.block_source.count_processors", lambda n=n_threads: n)
         models.append(pmf.fit_traits(codes, truth.schema, passes=8, n_states=100, rng=3).model)
     assert np.array_equal(models[0].factors, models[1].factors)
-    assert np.array_equal(models[0].trait_model.slopes, models[1].trait_model.slopes)
+    assert np.array_equal(traits_of(models[0]).slopes, traits_of(models[1]).slopes)
     other = pmf.fit_traits(codes, truth.schema, passes=8, n_states=100, rng=4).model
     assert not np.array_equal(models[0].factors, other.factors)
 

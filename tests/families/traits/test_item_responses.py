@@ -14,7 +14,7 @@ from pmflib.base.errors import ConvergenceWarning, IdentificationWarning, PmfErr
 from pmflib.families.traits.quadrature import ItemDesign, derive_logit, make_grid
 from pmflib.fits.criteria import count_parameters
 from pmflib.inference.errors.standard_errors import standard_errors
-from tests.families.traits.planted_traits import draw_samples, make_schema, plant_items
+from tests.families.traits.planted_traits import draw_samples, make_schema, plant_items, traits_of
 from tests.stored_samples import write_partition
 
 
@@ -65,7 +65,7 @@ def test_one_trait_is_found_again_and_its_likelihood_is_the_models_own() -> None
     assert result.log_likelihoods[-1] == pytest.approx(mean, rel=1e-12)
     assert np.all(np.diff(result.loss_history) <= 1e-12)
     assert result.training.n_parameters == 24 == count_parameters(result.model)
-    found = result.model.trait_model
+    found = traits_of(result.model)
     assert found is not None
     signs = np.sign((found.slopes * truth.slopes).sum())
     difference = signs * np.diff(found.slopes[:, 0])[::2] - np.diff(truth.slopes[:, 0])[::2]
@@ -81,14 +81,14 @@ def test_the_choice_finds_traits_and_leaves_classes_alone() -> None:
     for n_traits in (1, 2):
         truth = plant_items([2] * 9, n_traits, 5)
         result = pmf.fit_em(draw_samples(truth, 700, 6)[0], rank="auto", schema=truth.schema, rng=0)
-        found = result.model.trait_model
+        found = traits_of(result.model)
         assert found is not None
         assert found.n_traits == n_traits
     rng = np.random.default_rng(7)
     factors = np.concatenate([rng.dirichlet(np.full(4, 0.5), 3).T for _ in range(8)])
     classes = pmf.JointPMF(np.full(3, 1 / 3), factors, pmf.Schema.from_cardinalities([4] * 8))
     chosen = pmf.fit_em(classes.sample(700, 1), rank="auto", schema=classes.schema, rng=0)
-    assert chosen.model.trait_model is None
+    assert chosen.model.kind == "classes"
     assert chosen.model.rank == 3
 
 
@@ -148,8 +148,7 @@ def test_levels_with_values_have_one_slope() -> None:
     assert ItemDesign(schema, 1).n_parameters == 6 * (3 + 1)
     assert ItemDesign(make_schema([4] * 6, range(6)), 2).n_parameters == 6 * (3 + 6) - 1
     codes = np.random.default_rng(0).integers(0, 4, (200, 6))
-    found = pmf.fit_item_responses(codes, 1, schema=schema).model.trait_model
-    assert found is not None
+    found = traits_of(pmf.fit_item_responses(codes, 1, schema=schema).model)
     slopes = found.slopes.reshape(6, 4)
     np.testing.assert_allclose(np.diff(slopes, 2), 0, atol=1e-9)
 
@@ -160,8 +159,8 @@ def test_a_saved_model_answers_as_before(tmp_path: Path) -> None:
     model = pmf.fit_item_responses(codes, 1, schema=truth.schema).model
     model.save(tmp_path / "model")
     again = pmf.JointPMF.load(tmp_path / "model")
-    assert again.trait_model is not None
-    assert again.folding is None
+    assert again.kind == "traits"
+    assert again.is_mixture
     np.testing.assert_array_equal(again.predict_proba(codes, 3), model.predict_proba(codes, 3))
     # answers are those of the states, which the likelihood is of as well
     shown = codes.copy()

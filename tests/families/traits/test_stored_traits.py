@@ -13,7 +13,7 @@ from pmflib.families.traits.samples import count_levels, cut_people, draw_people
 from pmflib.families.traits.traits import plan_fit_traits
 from pmflib.store import sample_blocks
 from pmflib.store.sample_blocks import iterate_blocks
-from tests.families.traits.planted_traits import draw_samples, plant_traits
+from tests.families.traits.planted_traits import draw_samples, plant_traits, traits_of
 from tests.stored_samples import write_partition
 
 TRUTH = plant_traits([4] * 6, 1, 1)
@@ -37,10 +37,7 @@ def read_codes(blocks):
 def are_equal(one, other):
     arrays = [
         (one.factors, other.factors),
-        *(
-            (getattr(m, n) for m in (one.trait_model, other.trait_model))
-            for n in ("base", "slopes")
-        ),
+        *((getattr(m, n) for m in (traits_of(one), traits_of(other))) for n in ("base", "slopes")),
     ]
     return all(np.array_equal(*pair) for pair in arrays)
 

@@ -94,7 +94,7 @@ def test_choose__traits_where_people_differ_by_degree(first_night):
     assert choice["gain"] > choice["standard_error"] > 0
     assert facts["model"]["notes"][0] == choice["reason"]
     model = pmf.JointPMF.load(facts["live"])
-    assert model.trait_model is not None
+    assert model.kind == "traits"
     assert model.origin["choice"] == choice
     record = find_record(path)
     assert record.facts["model"]["choice"] == choice
@@ -112,7 +112,7 @@ def test_choose__classes_where_people_are_of_kinds(tmp_path):
     choice = facts["model"]["choice"]
     assert choice["chosen"] == "classes"
     model = pmf.JointPMF.load(facts["live"])
-    assert (model.trait_model, model.rank) == (None, 2)
+    assert (model.kind, model.rank) == ("classes", 2)
     assert model.origin["choice"] == choice
     record = find_record(path)
     assert record.stages["start"].kind == "start"
@@ -125,7 +125,7 @@ def test_choose__classes_where_people_are_of_kinds(tmp_path):
     warm = etl.fn(str(path))
     assert warm["refit"]["way"] == "warm"
     assert "traits" not in find_record(path).stages
-    assert pmf.JointPMF.load(warm["live"]).trait_model is None
+    assert pmf.JointPMF.load(warm["live"]).kind == "classes"
 
 
 def test_choose__a_warm_night_of_traits_takes_what_was_chosen(first_night, tmp_path):

@@ -10,6 +10,7 @@ from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks
 from pmflib_flows.etl import etl
 from pmflib_tasks.config import load_config
+from tests.families.traits.planted_traits import traits_of
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 TOML = """
@@ -45,7 +46,7 @@ def test_fit_traits__in_a_pipeline(tmp_path):
     assert facts["model"]["method"] == "traits"
     assert facts["model"]["rank"] == 50
     model = pmf.JointPMF.load(facts["live"])
-    assert model.trait_model.n_traits == facts["model"]["n_traits"]
+    assert traits_of(model).n_traits == facts["model"]["n_traits"]
     assert 0 < model.origin["equivalent_samples"]["n_unseen"] < 300
     assert np.isfinite(facts["scores"]["log_prob_per_cell"])
     again = etl.fn(str(path))
@@ -61,7 +62,7 @@ def test_fit_traits__in_a_pipeline(tmp_path):
     of_codes = pmf.fit_traits(np.concatenate(blocks), schema, n_states=50, rng=config.seed).model
     # of the blocks of several folds, sums have other last bits
     assert of_codes.factors == pytest.approx(model.factors, rel=1e-6)
-    assert of_codes.trait_model.slopes == pytest.approx(model.trait_model.slopes, abs=1e-7)
+    assert traits_of(of_codes).slopes == pytest.approx(traits_of(model).slopes, abs=1e-7)
 
 
 def test_fit_traits__chooses_the_states_where_the_rank_is_auto(tmp_path):

@@ -15,7 +15,7 @@ from pmflib.base.display.summary import percent
 from pmflib.base.errors import IdentificationWarning
 from pmflib.families.traits.discriminations import Discriminations
 from pmflib.families.traits.quadrature import ItemDesign
-from tests.families.traits.planted_traits import draw_samples, make_schema, plant_items
+from tests.families.traits.planted_traits import draw_samples, make_schema, plant_items, traits_of
 from tests.inference.errors.test_standard_errors import plant
 
 
@@ -110,7 +110,8 @@ def test_errors_of_item_responses_are_those_of_the_numeric_information():
     errors = find_errors(model, codes)
     design = ItemDesign(schema, 1)
     points, weights = design.grid
-    at = design.project(model.trait_model.base, model.trait_model.slopes)
+    traits = traits_of(model)
+    at = design.project(traits.base, traits.slopes)
 
     def score_rows(coefficients):
         factors = np.log(design.make_model(coefficients).find_factors(points))

@@ -8,6 +8,7 @@ from pmflib.families.forests.forest import Forest
 from pmflib.families.forests.statistics import TreeParameters
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.families.traits.trait_model import TraitModel
+from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.model.table_makers import digest_model
 
 SCHEMA = pmf.Schema.from_cardinalities([2, 3, 2])
@@ -22,7 +23,7 @@ def make_plain():
 def make_with_traits():
     slopes = np.arange(7.0)[:, None] / 8
     traits = TraitModel(SCHEMA, np.arange(7.0) / 4, slopes, np.zeros(1), np.eye(1))
-    return pmf.JointPMF(PRIOR, FACTORS, SCHEMA, {}, traits)
+    return TraitPMF(PRIOR, FACTORS, SCHEMA, {}, trait_model=traits)
 
 
 def make_with_forests():

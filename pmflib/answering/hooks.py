@@ -1,0 +1,3 @@
+"""What questions add to lower rooms of the core."""
+
+HOOKS = {"model_methods": {"ask": "pmflib.answering.answering:ask"}}
