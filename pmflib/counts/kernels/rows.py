@@ -22,8 +22,7 @@ from pmflib.base.compiled.lanes import ROWS, Lanes, make_lanes
 from pmflib.base.compiled.plain_lanes import make_plain_lanes
 from pmflib.base.compiled.saved_code import compile_kernel
 from pmflib.base.compiled.vectors import LISTED, count_read, make_combine, make_plain_combine
-from pmflib.counts.kernels.readiness import vector_code_works
-from pmflib.model.kernels.arguments import (
+from pmflib.counts.kernels.arguments import (
     ALIKE,
     INNER,
     LONG,
@@ -37,6 +36,7 @@ from pmflib.model.kernels.arguments import (
     Work,
     make_repair_row,
 )
+from pmflib.counts.kernels.readiness import vector_code_works
 
 
 class RowKernels(NamedTuple):

@@ -29,7 +29,7 @@ class Lists(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """A model, scaled and arranged by entry, as filled by `pmflib.model.kernels.arguments.fill_tables`."""
+    """A model, scaled and arranged by entry, as filled by `pmflib.counts.kernels.arguments.fill_tables`."""
 
     rows: FloatArray
     """float64 of shape (n_entries * padded,): the table, row after row."""
