@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmflib.base.arrays import IntArray
+from pmflib.base.arrays import IntArray, check_row_order
 from pmflib.base.blocks import DenseBlock, concatenate_blocks
+from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.variance import weigh_samples
 from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client, count_threads, find_memory
 from pmflib.cluster.maps import run_blocks
@@ -21,7 +23,7 @@ from pmflib.counts.stored_pairs import (
     plan_counting,
     split_fold_blocks,
 )
-from pmflib.em.block_source import BlocksInMemory, StoredBlocks
+from pmflib.em.block_source import BlocksInMemory, BlockSource, StoredBlocks
 from pmflib.em.memory import plan_pass
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
@@ -220,3 +222,28 @@ class StoredSamples(StoredBlocks):
         """Plan the tasks of a pass under models of a rank, given the current number of threads."""
         n_threads = count_threads(self.client)
         return plan_pass(self.costs, n_threads, self.schema.n_levels, rank, n_models)
+
+
+def open_source(
+    schema: Schema, rank: int, samples: object, weight: object | None = None
+) -> BlockSource:
+    """Open samples in memory or stored, with their weights, as blocks for models of a rank."""
+    if isinstance(samples, StoredSamples):
+        if weight is not None:
+            weigh_samples(samples, weight, schema.weight_decimals)
+        if samples.schema.digest != schema.digest:
+            raise SchemaError(
+                "samples and model have different schemas; take all from one pipeline"
+            )
+        return samples
+    block = read_samples(schema, samples, weight)
+    return BlocksInMemory.cut(block, schema.offsets, rank)
+
+
+def read_samples(schema: Schema, samples: object, weight: object | None = None) -> DenseBlock:
+    """Read samples in memory, at least one, with their weights."""
+    codes = schema.encode(samples)
+    if not len(codes):
+        raise PmfError("samples has no rows; give at least one")
+    check_row_order(samples, weight=weight)
+    return weigh_samples(DenseBlock(codes), weight, schema.weight_decimals)

@@ -46,7 +46,7 @@ class ArrayErrors(Protocol):
 
 Errors = Mapping[str, ArrayErrors]
 """Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank), or of ``discriminations``, ``thresholds``, ``base`` and
-``slopes`` of item responses: see `pmflib.inference.errors.parameter_errors.ParameterErrors`."""
+``slopes`` of item responses: see `pmflib.information.parameter_errors.ParameterErrors`."""
 
 
 def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:

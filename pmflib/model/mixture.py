@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -63,6 +63,9 @@ class Mixture(Summarised):
     schema: Schema
     origin: Mapping[str, Any] = field(default_factory=dict)
     trait_model: TraitModel | None = None
+
+    kind: ClassVar[str] = "classes"
+    """Kind of model, under which families offer what they do for it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema):

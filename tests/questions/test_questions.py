@@ -39,3 +39,13 @@ def test_read_questions__in_the_columns_of_the_log(tmp_path):
 def test_read_questions__other_columns_need_a_header(tmp_path):
     with pytest.raises(SourceError, match="'who' and 'what'"):
         read(tmp_path, "u1,b\n")
+
+
+def test_read_questions__in_latin_1(tmp_path):
+    schema = pmf.Schema((pmf.Variable("größe", ("klein", "groß")),))
+    config = WITHOUT_HEADER.model_copy(update={"columns": None, "encoding": "latin-1"})
+    (tmp_path / "x.csv").write_bytes("who,what,level\nJürgen,größe,groß\n".encode("latin-1"))
+    (source,) = find_sources(str(tmp_path))
+    found = read_questions(source, schema, config)
+    assert found.samples.to_pylist() == ["Jürgen".encode()]
+    assert found.truths.tolist() == [1]

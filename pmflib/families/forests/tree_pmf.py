@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class TreePMF(JointPMF, dependence="tree"):
 
     forest: Forest = field(kw_only=True)
     tables: FloatArray = field(kw_only=True)
+
+    kind: ClassVar[str] = "forests"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,13 +29,12 @@ from pmflib.em.blocks import ScoreRows
 from pmflib.em.family import Family, run_em
 from pmflib.em.latent_classes import ClassState, LatentClasses, evaluate_models
 from pmflib.em.memory import plan_em
-from pmflib.em.stored_samples import StoredSamples
+from pmflib.em.stored_samples import StoredSamples, open_source, read_samples
 from pmflib.families.panels.model import ChainLayout, TransitionModel
 from pmflib.families.panels.waves import WaveNames, Waves, infer_schema
 from pmflib.fits.criteria import make_criteria, sum_statistics
 from pmflib.fits.fit_result import STILL
 from pmflib.fits.fit_statistics import Criteria, HeldOutScore
-from pmflib.inference.errors.information import open_source, read_samples
 from pmflib.model.statistics import EMStatistics, m_step, sum_fields
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema

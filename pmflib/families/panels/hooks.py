@@ -5,4 +5,5 @@ HOOKS = {
         "fit_transitions": "pmflib.families.panels.fit:fit_transitions",
         "spread_waves": "pmflib.families.panels.waves:spread_waves",
     },
+    "information": {"panels": "pmflib.families.panels.information:ChainInformation"},
 }

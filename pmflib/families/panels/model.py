@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -275,6 +275,8 @@ class TransitionModel(Summarised):
     homogeneous: bool = True
     invariant: bool = True
     origin: Mapping[str, Any] = field(default_factory=dict)
+
+    kind: ClassVar[str] = "panels"
 
     def __post_init__(self) -> None:
         rank, n_waves = self.initial.size, self.waves.n_waves

@@ -5,4 +5,6 @@ HOOKS = {
         "fit_item_responses": "pmflib.families.traits.item_responses:fit_item_responses",
         "fit_traits": "pmflib.families.traits.traits:fit_traits",
     },
+    "information": {"traits": "pmflib.families.traits.information:ItemInformation"},
+    "refits": {"traits": "pmflib.families.traits.refits:TraitRefits"},
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
@@ -15,22 +15,14 @@ from pmflib.base.blocks import Block, DenseBlock, weigh_rows
 from pmflib.base.display.drawing import Axes
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.base.errors import MemoryPlanError
-from pmflib.base.hashing import HashArray, mix_hashes
 from pmflib.base.wald import adjust_by_holm
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.families.traits.quadrature import ItemDesign
-from pmflib.inference.errors.covariance import (
-    LEAST_MASS,
-    NULL_SHARE,
-    PMFInformation,
-    Spectrum,
-    span_steps,
-)
-from pmflib.inference.errors.information import check_single_fit, iterate_item_scores, open_source
-from pmflib.inference.errors.parameter_errors import MAX_ENTRIES
-from pmflib.inference.errors.scores import iterate_scores, list_pmfs
-from pmflib.inference.imputation.imputing import draw_gaps, seed_rows
+from pmflib.em.stored_samples import open_source
+from pmflib.information.covariance import NULL_SHARE, PMFInformation, Spectrum
+from pmflib.information.kinds import open_information, open_single_fit
+from pmflib.information.model_information import ModelInformation
+from pmflib.information.parameter_errors import MAX_ENTRIES
+from pmflib.information.scores import StateRows
 from pmflib.model import JointPMF
 from pmflib.model.statistics import sum_fields
 from pmflib.schema import Schema
@@ -52,10 +44,6 @@ LEAST_EXPECTED = 10.0
 its variance."""
 LEVEL = 0.05
 """Familywise error rate of the tests of all pairs."""
-LEAST_ENTRY = 1e-6
-"""Probability below which an entry is at its edge and fixed."""
-LEAST_HELD = 1.0
-"""Minimum expected number of samples with an entry for it to be a free parameter."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +240,8 @@ def bivariate_residuals(
     Oberski, van Kollenburg, Vermunt (2013), "A Monte Carlo evaluation of three methods to detect local dependence in
     binary data latent class models", for the score test; Rao (1948); Holm (1979).
     """
-    check_single_fit(model)
-    source = open_source(model.schema, model.rank, samples, weight)
+    information = open_single_fit(model)
+    source = open_source(model.schema, information.n_states, samples, weight)
     n_entries, n_cells = count_work(model)
     if n_entries > MAX_ENTRIES or n_cells * n_entries > MAX_CROSSED:
         raise MemoryPlanError(
@@ -287,7 +275,7 @@ def measure_residuals(
     if share < 1.0 and n_rows * share < LEAST_SAMPLES:
         return None
     sums = sum_residuals(model, source, share)
-    is_whole = share == 1.0 and not isinstance(model, TreePMF) and model.trait_model is None
+    is_whole = share == 1.0 and open_information(model).has_free_factors
     information = PMFInformation(sums.outer, None, sums.gradient, sums.mass) if is_whole else None
     found = _conclude(sums, model)
     if share < 1.0:
@@ -299,7 +287,7 @@ def _conclude(sums: ResidualSums, model: JointPMF) -> BivariateResiduals:
     """Test statistics of all observed pairs, from the sums."""
     from scipy.special import chdtrc
 
-    schema, known = model.schema, find_directions(sums, model)
+    schema, known = model.schema, find_directions(sums, open_information(model))
     correction, crossed = known.T @ sums.gradient, sums.crossed @ known
     free = list_free(model)
     found, first = [], 0
@@ -382,8 +370,7 @@ class ResidualSums:
     outer, gradient
         (n_entries, n_entries) and (n_entries,): sums of the products of scores, and of scores.
     mass
-        (n_entries,): expected samples by PMF entry, as in `pmflib.inference.errors.scores.RowScores`; 0 for item
-        responses.
+        (n_entries,): expected samples by PMF entry, as in `pmflib.information.scores.StateRows`.
     residuals
         (n_cells,): residuals of the free cells of all pairs.
     expected
@@ -409,42 +396,9 @@ class ResidualSums:
     n_samples: float
 
 
-@dataclass(frozen=True, eq=False)
-class ResidualRows:
-    """A batch of rows, with scores of the parameters and conditional probabilities of the levels.
-
-    Parameters
-    ----------
-    codes
-        (n_rows, n_variables), -1 missing.
-    weights
-        float64 (n_rows,): weight of each row, in samples.
-    posteriors
-        float64 (n_rows, n_states): posteriors of states, or of the points of traits.
-    scores
-        float64 (n_rows, n_entries): derivatives of the log-probability of each row by the parameters.
-    mass
-        float64 (n_entries,): as of `ResidualSums`.
-    chances
-        Probabilities of the free levels of each variable: (n_states, n_free), or in forests, where they depend on the
-        neighbours, (n_rows, n_states, n_free).
-    """
-
-    codes: IntArray
-    weights: FloatArray
-    posteriors: FloatArray
-    scores: FloatArray
-    mass: FloatArray
-    chances: list[FloatArray]
-
-
 def count_work(model: JointPMF) -> tuple[int, int]:
     """Number of parameters of a model, and of free cells of all pairs."""
-    if model.trait_model is not None:
-        n_entries = ItemDesign(model.schema, model.trait_model.n_traits).starts[-1]
-    else:
-        n_entries = model.prior.size + model.parameters.tables.size
-    return n_entries, int(list_cells(model.schema)[-1])
+    return open_information(model).n_entries, int(list_cells(model.schema)[-1])
 
 
 def list_cells(schema: Schema) -> IntArray:
@@ -485,15 +439,17 @@ def sum_residuals(model: JointPMF, source: BlockSource, share: float = 1.0) -> R
     return source.map_in_turn(
         _sum_group,
         sum_fields,
-        model,
+        open_information(model),
         share,
         result_bytes=8 * (n_entries + n_cells) * n_entries,
         name="residuals",
     )
 
 
-def _sum_group(group: BlockGroup, model: JointPMF, share: float) -> ResidualSums:
-    (size, n_cells), cells = count_work(model), list_cells(model.schema)
+def _sum_group(group: BlockGroup, information: ModelInformation, share: float) -> ResidualSums:
+    model: JointPMF = information.model
+    size, cells = information.n_entries, list_cells(model.schema)
+    n_cells = int(cells[-1])
     squares = np.diff(cells) ** 2
     sums = ResidualSums(
         np.zeros((size, size)),
@@ -508,13 +464,13 @@ def _sum_group(group: BlockGroup, model: JointPMF, share: float) -> ResidualSums
     )
     blocks = (_draw_samples(block, model.schema, share) for block in iterate_distinct(group))
     free = list_free(model)
-    edges, n_samples = _Edges(model) if isinstance(model, TreePMF) else None, 0.0
-    for rows in _iterate_rows(blocks, model, free):
+    n_samples = 0.0
+    for rows in information.iterate_rows(blocks, free):
         weighted = rows.scores * rows.weights[:, None]
         sums.outer[...] += weighted.T @ rows.scores
         sums.gradient[...] += weighted.sum(axis=0)
         sums.mass[...] += rows.mass
-        _add_pairs(rows, model.schema, free, edges, sums)
+        _add_pairs(rows, model.schema, free, sums)
         n_samples += float(rows.weights.sum())
     return replace(sums, n_samples=n_samples)
 
@@ -530,94 +486,7 @@ def _draw_samples(block: Block, schema: Schema, share: float) -> DenseBlock:
     return DenseBlock(codes, weights)
 
 
-def _iterate_rows(
-    blocks: Iterable[DenseBlock], model: JointPMF, free: list[IntArray]
-) -> Iterator[ResidualRows]:
-    """Rows of blocks in batches that bound the memory of their scores."""
-    offsets = model.schema.offsets
-    chances = [model.factors[offsets[k] + own].T for k, own in enumerate(free)]
-    if model.trait_model is not None:
-        no_mass = np.zeros(count_work(model)[0])
-        for each in iterate_item_scores(blocks, model):
-            yield ResidualRows(
-                each.codes, each.weights, each.posteriors, each.scores, no_mass, chances
-            )
-        return
-    forests = _Edges(model) if isinstance(model, TreePMF) else None
-    if forests is not None:
-        blocks = (_repeat_gaps(block) for block in blocks)
-    for rows in iterate_scores(blocks, model.parameters):
-        mass, posteriors = rows.weights @ rows.masses, rows.masses[:, : model.rank]
-        if forests is not None:
-            # missing neighbours are imputed: the mean of a residual does not change
-            seeds = seed_rows(_hash_rows(rows.codes), 0)
-            filled = draw_gaps(model, rows.codes, rows.codes < 0, seeds)
-            posteriors = model.posterior(filled)
-            chances = forests.find_conditionals(filled, free)
-        yield ResidualRows(rows.codes, rows.weights, posteriors, rows.scores, mass, chances)
-
-
-def _repeat_gaps(block: DenseBlock) -> DenseBlock:
-    """Repeat rows with missing cells by their weights, so that each copy is imputed separately."""
-    weights = weigh_rows(block)
-    times = np.where((block.codes < 0).any(axis=1), np.ceil(weights), 1.0).astype(np.int64)
-    return DenseBlock(np.repeat(block.codes, times, axis=0), np.repeat(weights / times, times))
-
-
-def _hash_rows(codes: IntArray) -> HashArray:
-    """Hash of each row's content and position: uint64 (n_rows,)."""
-    keys = mix_hashes(np.arange(len(codes)))
-    for column in codes.T:
-        keys = mix_hashes(keys ^ column.astype(np.uint64))
-    return keys
-
-
-class _Edges:
-    """Neighbours of each variable in the forest of each state.
-
-    Parameters
-    ----------
-    model
-        A model with forests.
-    """
-
-    def __init__(self, model: TreePMF) -> None:
-        self._forest, self._schema = model.forest, model.schema
-        self._tables = np.log(np.maximum(model.tables, LEAST_ENTRY))
-
-    @cached_property
-    def apart(self) -> dict[tuple[int, int], IntArray]:
-        """States in which two variables are not neighbours, for pairs that are neighbours in some state."""
-        parents, found = self._forest.parents, {}
-        for state, position in np.argwhere(parents >= 0).tolist():
-            one, other = sorted((position, int(parents[state, position])))
-            is_joined = (parents[:, one] == other) | (parents[:, other] == one)
-            found[one, other] = np.flatnonzero(~is_joined)
-        return found
-
-    def find_conditionals(self, codes: IntArray, free: list[IntArray]) -> list[FloatArray]:
-        """PMFs of each variable in each state given all others, at its free levels: (n_rows, rank, n_free) each."""
-        parents, found = self._forest.parents, []
-        for k in range(self._schema.n_variables):
-            logs = np.zeros((len(codes), len(parents), self._schema[k].cardinality))
-            for state, above in enumerate(parents[:, k].tolist()):
-                table = self._forest.view_table(self._tables, state, k)
-                logs[:, state] = table[codes[:, above]] if above >= 0 else table[0]
-                for child in np.flatnonzero(parents[state] == k).tolist():
-                    below = self._forest.view_table(self._tables, state, child)
-                    logs[:, state] += below[:, codes[:, child]].T
-            logs = np.exp(logs - logs.max(axis=2, keepdims=True))
-            found.append((logs / logs.sum(axis=2, keepdims=True))[:, :, free[k]])
-        return found
-
-
-def _add_pairs(
-    rows: ResidualRows,
-    schema: Schema,
-    free: list[IntArray],
-    edges: _Edges | None,
-    sums: ResidualSums,
-) -> None:
+def _add_pairs(rows: StateRows, schema: Schema, free: list[IntArray], sums: ResidualSums) -> None:
     """Add the residuals of some rows to the sums, in place."""
     first = 0
     for pair, (one, other, own) in enumerate(iterate_pairs(schema)):
@@ -631,10 +500,10 @@ def _add_pairs(
             )
             posteriors = rows.posteriors[both]
             left, right = rows.chances[one], rows.chances[other]
-            if edges is None:
+            if left.ndim == 2:
                 found, expected = _multiply(has_left, has_right, posteriors, left, right, weights)
             else:
-                states = edges.apart.get((one, other), np.arange(posteriors.shape[1]))
+                states = rows.apart.get((one, other), np.arange(posteriors.shape[1]))
                 found, expected = _multiply_in_rows(
                     has_left,
                     has_right,
@@ -688,19 +557,8 @@ def _multiply_in_rows(
     return found.reshape(n_rows, -1), weights @ spreads.reshape(n_rows, -1)
 
 
-def find_directions(sums: ResidualSums, model: JointPMF) -> FloatArray:
+def find_directions(sums: ResidualSums, information: ModelInformation) -> FloatArray:
     """Directions of unit information in parameter space: (n_entries, n_directions)."""
-    if model.trait_model is not None:
-        scales = np.sqrt(np.maximum(np.diagonal(sums.outer), LEAST_MASS))
-        steps = np.diag(1.0 / scales)
-    else:
-        entries, starts = list_pmfs(model.parameters)
-        sizes = np.diff(np.append(starts, entries.size))
-        samples = np.repeat(np.add.reduceat(sums.mass, starts), sizes)
-        scales = np.sqrt(entries / np.maximum(samples, LEAST_MASS))
-        is_moving = (entries > LEAST_ENTRY) & (samples >= LEAST_MASS) & np.repeat(sizes > 1, sizes)
-        # near an edge, where only pseudo-counts keep a probability above 0, one Newton step does not reach the maximum
-        is_moving &= sums.mass >= LEAST_HELD
-        steps = scales[:, None] * span_steps(scales, starts, sizes, is_moving)
+    steps = information.find_steps(sums.outer, sums.mass)
     known = Spectrum.find(steps.T @ sums.outer @ steps, NULL_SHARE, relative=True)
     return np.asarray(steps @ known.whiten())

@@ -11,10 +11,10 @@ from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import SchemaError
 from pmflib.counts.marginals import Marginals, estimate_singles
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.inference.errors.covariance import find_covariance
-from pmflib.inference.errors.parameter_errors import name_parameters
-from pmflib.inference.errors.scores import list_pmfs, sum_information
+from pmflib.information.covariance import find_covariance
+from pmflib.information.kinds import open_information
+from pmflib.information.latent_classes import ClassInformation
+from pmflib.information.parameter_errors import name_parameters
 from pmflib.model import JointPMF
 from pmflib.model.mixture import Mixture
 from pmflib.papers.pair_matrix import cut_observed_pairs
@@ -281,15 +281,15 @@ def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
 
 def _warn_of_pairs(marginals: Marginals, model: JointPMF, n_ruled_out: IntArray) -> tuple[str, ...]:
     """Warn about parameters that exact pairs would not determine at the model."""
-    is_plain = model.trait_model is None and not model.summarise_dependence()
-    parameters = TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
-    entries, starts = list_pmfs(parameters)
+    is_plain = open_information(model).has_free_factors
+    information = ClassInformation(model)
+    entries, starts = information.entries, information.starts
     # at least as large as the entries, which are raised if they are 0
     opened = entries[: model.rank], entries[model.rank :].reshape(model.rank, -1).T
     block = _list_cells(marginals, Mixture(*opened, model.schema))
     if not is_plain or model.rank == 1 or block.n_rows * entries.size**2 > MOST_WORK:
         return ()
-    found = sum_information([block], parameters)
+    found = information.sum_information([block])
     solved = find_covariance(entries, starts, found, np.zeros(entries.size))
     is_open = ~solved.spread()[1]
     factors = is_open[model.rank :].reshape(model.rank, -1).T

@@ -31,9 +31,8 @@ from pmflib.fits.criteria import count_parameters, measure_fit
 from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
 from pmflib.fits.fit_statistics import Criteria
-from pmflib.inference.errors.information import invert_information
-from pmflib.inference.errors.parameter_errors import MAX_ENTRIES
-from pmflib.inference.errors.scores import iterate_scores, sum_information
+from pmflib.information.latent_classes import ClassInformation
+from pmflib.information.parameter_errors import MAX_ENTRIES
 from pmflib.model import JointPMF
 from pmflib.papers.pair_matrix import start_random
 from pmflib.papers.squarem import descend
@@ -349,13 +348,13 @@ def _find_weights(block: DenseBlock, large: JointPMF, small: JointPMF) -> FloatA
     """Compute the weights in the limit distribution of the ratio, a weighted sum of squares: (n_weights,)."""
     block, roots, scores = block[np.flatnonzero((block.codes >= 0).any(axis=1))], [], []
     for model in (large, small):
-        parameters = model.parameters
-        solved = invert_information(model, sum_information([block], parameters))
+        information = ClassInformation(model)
+        solved = information.invert(information.sum_information([block]))
         values, vectors = np.linalg.eigh(solved.covariance)
         kept = values > 1e-12 * max(float(values.max(initial=0.0)), 1e-300)
         roots.append(vectors[:, kept] * np.sqrt(values[kept]))
         batches = [
-            batch.scores * batch.weights[:, None] for batch in iterate_scores([block], parameters)
+            batch.scores * batch.weights[:, None] for batch in information.iterate_scores([block])
         ]
         scores.append(np.concatenate(batches) @ roots[-1])
     both = np.hstack(scores)

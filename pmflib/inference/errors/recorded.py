@@ -11,10 +11,11 @@ from typing import Any, Literal
 from pmflib.base.display.summary import format_count
 from pmflib.base.errors import IdentificationWarning, MemoryPlanError, PmfError
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.fits.exports import COLUMNS, list_parameters
-from pmflib.inference.errors.parameter_errors import FAR, ParameterErrors
 from pmflib.inference.errors.standard_errors import find_design_errors, standard_errors
+from pmflib.information.kinds import open_information
+from pmflib.information.latent_classes import ClassInformation
+from pmflib.information.parameter_errors import FAR, ParameterErrors
 from pmflib.model import JointPMF
 from pmflib.store.stored_variance import StoredVariance
 from pmflib.surveys.design.replicates import find_stored_replicates
@@ -55,9 +56,11 @@ def record_errors(
     what is not known. None for averages and traits, which have no errors, where none are asked for, and with "auto" for
     what would take longer than a moment: above ``MOST_RECORDED`` entries, or ``MOST_WORK``.
     """
-    if model.origin.get("final") or model.trait_model is not None or not samples.n_observed:
+    information = open_information(model)
+    has_states = isinstance(information, ClassInformation) and not model.origin.get("final")
+    if not has_states or not samples.n_observed:
         return None
-    n_entries = model.rank + model.parameters.tables.size
+    n_entries = information.n_entries
     takes_long = n_entries > MOST_RECORDED or samples.n_rows * n_entries**2 > MOST_WORK
     if method == "off" or (method == "auto" and takes_long):
         return None
@@ -67,7 +70,7 @@ def record_errors(
         warnings.simplefilter("ignore", IdentificationWarning)
         try:
             found = None
-            if design is not None and isinstance(model, TreePMF):
+            if design is not None and not information.has_free_factors:
                 notes.append("of forests, they do not allow for units or replicate weights")
             elif design is not None:
                 found, notes = _find_design_errors(model, samples, design, method), []

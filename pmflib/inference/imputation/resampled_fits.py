@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +14,9 @@ from pmflib.base.defaults import LIMITS
 from pmflib.base.errors import PmfError
 from pmflib.em.latent_classes import split_members
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.dependence import refine_forests
-from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.families.traits.item_responses import fit_item_responses
-from pmflib.families.traits.traits import fit_traits
 from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
+from pmflib.information.kinds import find_entry
 from pmflib.model import JointPMF
 
 MEMORY_CELLS = 20_000_000
@@ -82,7 +78,7 @@ def fit_resampled(
     n_rows = samples.n_rows if isinstance(samples, StoredSamples) else len(samples)
     if not n_rows:
         raise PmfError("samples has no rows; a model is fitted again to at least one")
-    members = _split_average(model)
+    refits: Refits = find_entry("refits", model, Refits)(model)
     fits = []
     on_fit(0, draws)
     for draw in range(draws):
@@ -91,7 +87,7 @@ def fit_resampled(
             resampled: DenseBlock | StoredSamples = _resample_folds(samples, rng)
         else:
             resampled = samples[rng.integers(n_rows, size=n_rows)]
-        refit = _refit(members[draw % len(members)], model, resampled, int(rng.integers(2**31)))
+        refit = refits.fit(draw, resampled, int(rng.integers(2**31)))
         fits.append(replace(refit, origin={**refit.origin, "resampled": draw}))
         on_fit(draw + 1, draws)
     return fits
@@ -105,49 +101,44 @@ def _resample_folds(samples: StoredSamples, rng: np.random.Generator) -> StoredS
     return samples.with_blocks(blocks)
 
 
-def _split_average(model: JointPMF) -> Sequence[JointPMF]:
-    """Split an average into its models; return any other model alone."""
-    n_members = int(model.origin.get("average", 1)) if model.origin.get("final") else 1
-    if n_members == 1 or model.rank % n_members:
-        return [model]
-    kept = {"average", "final"}
-    origin = {name: fact for name, fact in model.origin.items() if name not in kept}
-    parts = split_members((model.prior, model.factors), n_members)
-    if not isinstance(model, TreePMF):
-        return [JointPMF(*part, model.schema, origin) for part in parts]
-    found: list[JointPMF] = []
-    first = 0
-    for part, parents in zip(parts, np.split(model.forest.parents, n_members), strict=True):
-        forest = Forest(parents, model.schema.offsets)
-        tables = model.tables[first : first + forest.n_entries]
-        first += forest.n_entries
-        found.append(TreePMF.make(TreeParameters(part[0], forest, tables), model.schema, origin))
-    return found
+class Refits:
+    """Refits of latent classes to other samples; families derive from it for their kind, under the hook ``"refits"``.
 
+    Parameters
+    ----------
+    model
+        The fitted model, or an average of fits.
+    """
 
-def _refit(
-    start: JointPMF, model: JointPMF, samples: DenseBlock | StoredSamples, seed: int
-) -> JointPMF:
-    """Refit one of the models of an average to some samples, starting from its parameters."""
-    schema, origin = model.schema, model.origin
-    if model.trait_model is not None and model.folding is None:
-        n_traits, pseudo_count = model.trait_model.n_traits, float(origin["pseudo_count"])
-        again = fit_item_responses(
-            samples, n_traits, schema=schema, pseudo_count=pseudo_count, seed=seed
-        )
-        return again.model
-    if model.trait_model is not None:
-        settings = {name: origin[name] for name in ("dimensions", "shrinkage", "passes")}
-        given: object = samples
-        if isinstance(samples, DenseBlock):
-            given = samples.to_sparse(schema.offsets)
-        return fit_traits(given, schema, n_states=model.rank, rng=seed, **settings).model
-    # the fits of an average were stopped early by held-out samples
-    is_stopped = start is not model and "passes" in origin
-    limit = max(1, int(origin["passes"])) if is_stopped else LIMITS.max_passes
-    options = Options.make("auto", origin.get("pseudo_count", 0.0), 1, start.rank)
-    fit = EMFit(schema, start.rank, options, seed, Passes(limit)).refining(start)
-    counts = samples.count_pairs() if isinstance(samples, StoredSamples) else None
-    if isinstance(start, TreePMF):
-        return refine_forests(fit, start, samples, None, counts).model
-    return fit.fit_samples(samples, None, counts).model
+    def __init__(self, model: JointPMF) -> None:
+        self.model = model
+        n_members = int(model.origin.get("average", 1)) if model.origin.get("final") else 1
+        self.starts: Sequence[JointPMF] = [model]
+        if n_members > 1 and not model.rank % n_members:
+            self.starts = self.split_average(n_members)
+
+    def split_average(self, n_members: int) -> Sequence[JointPMF]:
+        """Split an average into its models."""
+        parts = split_members((self.model.prior, self.model.factors), n_members)
+        return [JointPMF(*part, self.model.schema, self.origin) for part in parts]
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Origin of the models of an average."""
+        kept = {"average", "final"}
+        return {name: fact for name, fact in self.model.origin.items() if name not in kept}
+
+    def fit(self, draw: int, samples: DenseBlock | StoredSamples, seed: int) -> JointPMF:
+        """Refit the model to some samples, in turn from each of an average, starting from its parameters."""
+        start, origin = self.starts[draw % len(self.starts)], self.model.origin
+        # the fits of an average were stopped early by held-out samples
+        is_stopped = start is not self.model and "passes" in origin
+        limit = max(1, int(origin["passes"])) if is_stopped else LIMITS.max_passes
+        options = Options.make("auto", origin.get("pseudo_count", 0.0), 1, start.rank)
+        fit = EMFit(self.model.schema, start.rank, options, seed, Passes(limit)).refining(start)
+        counts = samples.count_pairs() if isinstance(samples, StoredSamples) else None
+        return self.refine(fit, start, samples, None, counts)
+
+    def refine(self, fit: EMFit, start: Any, *samples: Any) -> JointPMF:
+        """Run a prepared fit that starts from a model; samples are the arguments of `EMFit.fit_samples`."""
+        return fit.fit_samples(*samples).model

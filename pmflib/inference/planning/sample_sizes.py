@@ -12,12 +12,9 @@ from pmflib.base.arrays import FloatArray, check_whole
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import PmfError, RankError
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.inference.errors.covariance import PMFCovariance
-from pmflib.inference.errors.information import (
-    check_single_fit,
-    find_information,
-    invert_information,
-)
+from pmflib.information.covariance import PMFCovariance
+from pmflib.information.kinds import open_single_fit
+from pmflib.information.latent_classes import ClassInformation
 from pmflib.model import JointPMF
 from pmflib.model.sampling import sample_codes
 
@@ -121,22 +118,22 @@ def sample_size(
     theorems 3 and 4 of Ibrahim and Fu (2021), "Recovering Joint Probability of Discrete Random Variables From Pairwise
     Marginals", whose constants are bounds: `bound_sample_size`.
     """
-    check_single_fit(model)
-    if model.trait_model is not None or model.parameters.forest.n_edges:
+    information = open_single_fit(model)
+    n_entries = model.rank * (1 + model.schema.n_levels)
+    if not isinstance(information, ClassInformation) or information.n_entries != n_entries:
         raise PmfError(
             "model has traits or a forest; sample sizes are of latent classes: fit_em with dependence='none'"
         )
     check_accuracy(accuracy)
     if of not in ("answers", "factors"):
         raise PmfError(f"of is {of!r}; it is 'answers' or 'factors'")
-    n_entries = model.rank * (1 + model.schema.n_levels)
     n_rows = min(MOST_ROWS, max(LEAST_ROWS, SCORES // n_entries**2))
     offsets = model.schema.offsets
     codes = sample_codes(
         model.prior, model.factors, offsets, n_rows, np.random.default_rng(seed), observed=observed
     )
     source = BlocksInMemory.cut(DenseBlock(codes), offsets, model.rank)
-    solved = invert_information(model, find_information(model, source))
+    solved = information.invert(information.gather(source))
     variances, weights = _find_variances(model, solved, of)
     is_known = np.isfinite(variances)
     if not weights[is_known].any():

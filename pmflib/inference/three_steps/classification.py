@@ -13,6 +13,8 @@ from pmflib.base.display.drawing import Axes
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable, format_count, percent
 from pmflib.base.errors import PmfError
 from pmflib.base.weights import read_shares
+from pmflib.information.kinds import open_information
+from pmflib.information.latent_classes import ClassInformation
 from pmflib.model import JointPMF
 
 
@@ -155,7 +157,7 @@ def check_classes(model: JointPMF) -> None:
     PmfError
         If it has traits, or is an average of fits.
     """
-    if model.trait_model is not None or model.origin.get("final"):
+    if model.origin.get("final") or not isinstance(open_information(model), ClassInformation):
         raise PmfError(
             "model has no latent classes of one likelihood: it has traits, or is an average of fits; give latent "
             "classes of fit_em(samples, rank=...)"

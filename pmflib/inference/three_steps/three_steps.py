@@ -24,9 +24,6 @@ from pmflib.base.texts import list_some
 from pmflib.base.variance import Variance
 from pmflib.base.wald import WaldTest, adjust_by_holm, find_wald_test
 from pmflib.base.weights import read_shares
-from pmflib.inference.errors.information import invert_information
-from pmflib.inference.errors.parameter_errors import MAX_ENTRIES
-from pmflib.inference.errors.scores import iterate_scores, list_pmfs, sum_information
 from pmflib.inference.three_steps.assigned_classes import (
     Assigned,
     Design,
@@ -43,6 +40,9 @@ from pmflib.inference.three_steps.three_step_results import (
     ClassRegression,
     DistalOutcome,
 )
+from pmflib.information.kinds import open_information
+from pmflib.information.latent_classes import ClassInformation
+from pmflib.information.parameter_errors import MAX_ENTRIES
 from pmflib.model import JointPMF
 from pmflib.schema.tables import as_arrow
 from pmflib.schema.value_counts import ValueCounts
@@ -522,8 +522,9 @@ class AssignedRows:
 
     def _follow_model(self, per_class: FloatArray) -> FloatArray:
         """Influence of each row on the results through the model: (n_rows, n_results)."""
-        parameters = self.model.parameters
-        entries, starts = list_pmfs(parameters)
+        information = open_information(self.model)
+        assert isinstance(information, ClassInformation)
+        entries = information.entries
         none = np.zeros((len(self.rows), len(per_class)))
         if entries.size > MAX_ENTRIES:
             self._warn(
@@ -532,28 +533,15 @@ class AssignedRows:
             return none
         own = self.drawn.find_fitted(self.rows)
         block = DenseBlock(self.codes, self.weights)
-        found = sum_information([block[own]], parameters)
-        solved = invert_information(self.model, found)
+        solved = information.invert(information.sum_information([block[own]]))
         if solved.loose.shape[1]:
             self._warn(
                 f"the samples leave {solved.loose.shape[1]} directions of the model open, which errors take as known; "
                 "lower the rank, or add variables"
             )
-        # tables are ordered by state, as the rows of the forest
-        owners = np.repeat(
-            [
-                -1,
-                *(
-                    np.searchsorted(parameters.forest.starts[:, 0], parameters.forest.rows, "right")
-                    - 1
-                ),
-            ],
-            np.diff(np.append(starts, entries.size)),
-        )
-        owners[: self.model.rank] = np.arange(self.model.rank)
         rank = self.model.rank
         by_entry, first = np.zeros((rank, rank, entries.size)), 0
-        batches = list(iterate_scores([block], parameters))
+        batches = list(information.iterate_scores([block]))
         for batch in batches:
             part = slice(first, first + len(batch.codes))
             first = part.stop
@@ -561,7 +549,7 @@ class AssignedRows:
             for each in range(rank):
                 apart = self.shares[part] - self.errors[each]
                 by_entry[each] -= (apart * self.posteriors[part, each, None]).T @ weighted
-                mine = owners == each
+                mine = information.states == each
                 by_entry[each][:, mine] += apart.T @ weighted[:, mine]
         slopes = np.einsum("nts,tse->ne", per_class, by_entry) @ solved.covariance
         moved = [(batch.scores * batch.weights[:, None]) @ slopes.T for batch in batches]

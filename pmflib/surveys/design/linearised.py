@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmflib.base.arrays import (
     FLOOR,
@@ -17,15 +16,12 @@ from pmflib.base.arrays import (
     IntArray,
     Parameters,
     repeat_blocks,
-    sum_blocks,
 )
 from pmflib.base.blocks import Block, weigh_rows
 from pmflib.base.errors import MemoryPlanError, PmfError
-from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.base.replicate_weights import ReplicateWeights
 from pmflib.em.block_source import BlockSource
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.inference.errors.covariance import (
+from pmflib.information.covariance import (
     EDGE_MASS,
     EDGE_RATIO,
     LEAST_MASS,
@@ -34,13 +30,12 @@ from pmflib.inference.errors.covariance import (
     Spectrum,
     span_steps,
 )
-from pmflib.inference.errors.parameter_errors import MAX_ENTRIES
-from pmflib.inference.errors.scores import list_pmfs
+from pmflib.information.latent_classes import ClassInformation, mark_levels
+from pmflib.information.parameter_errors import MAX_ENTRIES
+from pmflib.information.scores import read_entries
 from pmflib.model import JointPMF
 from pmflib.model.statistics import take_logs
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
-
-S = TypeVar("S", bound=np.generic)
 
 ReadDrawn: TypeAlias = Callable[[Block | BlockReference, int], FloatArray | IntArray]
 """Reads the replicate weights of a block, given the block and the position of its first row among all rows: float64 of
@@ -70,8 +65,8 @@ class LinearReplicates:
     Parameters
     ----------
     steps
-        float64 of shape (n_steps, n_entries): step of the entries of `list_pmfs` for each replicate, or for each of
-        fewer combinations of these with the same variances.
+        float64 of shape (n_steps, n_entries): step of the entries of `ClassInformation` for each replicate, or for each
+        of fewer combinations of these with the same variances.
     factors
         float64 of shape (n_steps,): factor of each squared step in a variance.
     errors
@@ -137,10 +132,9 @@ def linearise(
 
 def _solve(model: JointPMF, sums: LatentSums, record: ReplicateWeights) -> LinearReplicates:
     """Compute the steps from sums over the samples."""
-    entries, starts = list_pmfs(model.parameters)
-    mass = flatten_states(sums.mass)
-    pseudo_counts = find_pseudo_counts(model, model.parameters, mass)
-    curvature = LatentCurvature.find(entries, starts, sums, pseudo_counts)
+    information, mass = ClassInformation(model), flatten_states(sums.mass)
+    pseudo_counts = information.find_pseudo_counts(mass)
+    curvature = LatentCurvature.find(information.entries, information.starts, sums, pseudo_counts)
     totals = np.zeros((record.n_columns, mass.size))
     totals[sums.columns] = flatten_states(sums.totals)
     moved = (record.find_departures(totals, mass) @ curvature.scores) @ curvature.inverse
@@ -171,7 +165,7 @@ def move_model(model: JointPMF, found: LinearReplicates) -> tuple[list[JointPMF]
     The models, and the factors of their squared departures in a variance.
     """
     # in proportion, so that what is at 0 stays there
-    ratios = found.steps / list_pmfs(model.parameters)[0]
+    ratios = found.steps / ClassInformation(model).entries
     scales = np.minimum(SHORT, LEAST_LEFT / np.maximum(-ratios.min(axis=1), LEAST_LEFT))
     whole = np.concatenate([model.prior, model.factors.T.ravel()])
     moved = [
@@ -195,30 +189,11 @@ def _sum_group(
     return merge_latent(parts)
 
 
-def find_pseudo_counts(model: JointPMF, parameters: TreeParameters, mass: FloatArray) -> FloatArray:
-    """Find the pseudo-counts of each entry of prior and tables, given the samples expected in each."""
-    rank, forest, offsets = model.rank, parameters.forest, model.schema.offsets
-    mean = float(model.origin.get("pseudo_count", 0.0))
-    held = forest.sum_levels(mass[rank:]).sum(axis=1)
-    totals = np.repeat(sum_blocks(held, offsets), np.diff(offsets))
-    singles = np.where(totals > 0, held / np.where(totals > 0, totals, 1.0), 0.0)
-    added = PseudoCounts.shaped_by(singles, offsets, mean)
-    # what edges add goes by the states' own PMFs, which the entries are close to
-    of_edges = float(model.origin.get("edge_pseudo_count", 0.0)) * parameters.tables
-    of_levels = np.where(forest.has_parent, of_edges, added.levels[forest.levels])
-    return np.concatenate([np.full(rank, added.state), of_levels])
-
-
 def _combine(moved: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Combine steps into fewer with a factor of 1 each and the same sums of squares in all directions."""
     values, vectors = np.linalg.eigh((moved * shares[:, None]).T @ moved)
     kept = values > values.max(initial=0.0) * np.finfo(np.float64).eps
     return np.sqrt(values[kept])[:, None] * vectors[:, kept].T, np.ones(int(kept.sum()))
-
-
-def read_entries(entries: NDArray[S], rank: int) -> tuple[NDArray[S], NDArray[S]]:
-    """Reshape values of the entries of `list_pmfs` like prior and factors."""
-    return entries[:rank], np.ascontiguousarray(entries[rank:].reshape(rank, -1).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,11 +285,7 @@ def open_entries(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> P
 
 def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
     """Indicators of the levels of each row, after a column of ones: float64 of shape (n_rows, 1 + n_levels)."""
-    held = np.zeros((len(codes), 1 + int(offsets[-1])))
-    held[:, 0] = 1.0
-    rows, variables = np.nonzero(codes >= 0)
-    held[rows, 1 + offsets[variables] + codes[rows, variables]] = 1.0
-    return held
+    return np.hstack([np.ones((len(codes), 1)), mark_levels(codes, offsets)])
 
 
 def _add_by_column(
@@ -353,7 +324,7 @@ class LatentCurvature:
     """Curvature of the log-likelihood of latent classes, scaled so that it would be 1 if states were observed.
 
     A PMF p of n samples moves by ``diag(sqrt(p / n)) Q y``, with Q orthonormal and orthogonal to sqrt(p): its sum stays
-    1, and with observed states the log-likelihood would fall by y'y / 2. Entries are those of `list_pmfs`.
+    1, and with observed states the log-likelihood would fall by y'y / 2. Entries are those of `ClassInformation`.
 
     Parameters
     ----------
@@ -387,7 +358,7 @@ class LatentCurvature:
         Parameters
         ----------
         entries, starts
-            As `list_pmfs` gives them.
+            As `ClassInformation` has them.
         sums
             Sums over the samples.
         pseudo_counts
@@ -427,13 +398,13 @@ class LatentCurvature:
 
 
 def flatten_states(by_state: FloatArray) -> FloatArray:
-    """Reorder sums of shape (..., rank, 1 + n_levels) like `list_pmfs`: (..., n_entries)."""
+    """Reorder sums of shape (..., rank, 1 + n_levels) like `ClassInformation`: (..., n_entries)."""
     levels = by_state[..., 1:].reshape(*by_state.shape[:-2], -1)
     return np.concatenate([by_state[..., 0], levels], axis=-1)
 
 
 def _join_missing(sums: LatentSums) -> FloatArray:
-    """Missing information by two entries, in the order of `list_pmfs`."""
+    """Missing information by two entries, in the order of `ClassInformation`."""
     rank, n = sums.mass.shape
     joined = np.zeros((rank, n, rank, n))
     for half, (first, second) in zip(sums.missing, combinations(range(rank), 2), strict=True):

@@ -27,8 +27,9 @@ from pmflib.em.latent_classes import (
     split_members,
 )
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.inference.errors.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
+from pmflib.information.kinds import open_information
+from pmflib.information.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
+from pmflib.information.scores import read_entries
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics, em_statistics, merge_each, take_logs
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
@@ -38,7 +39,6 @@ from pmflib.surveys.design.linearised import (
     ReadDrawn,
     linearise,
     move_model,
-    read_entries,
 )
 
 MAX_PASSES = 500
@@ -187,10 +187,7 @@ def fit_replicates(
         raise PmfError(f"design is {design!r}; give a pmflib.SurveyDesign")
     if method not in get_args(Method):
         raise PmfError(f"method is {method!r}; give one of {get_args(Method)}")
-    if model.origin.get("final") or isinstance(model, TreePMF) or model.trait_model is not None:
-        raise PmfError(
-            "model is an average of fits, or has forests or traits; a design gives errors of latent classes of one fit"
-        )
+    open_information(model).check_design()
     block = weigh_samples(DenseBlock(model.schema.encode(samples)), design, None)
     refits = _Refits(model, block, design)
     n_entries = model.rank * (1 + model.schema.n_levels)

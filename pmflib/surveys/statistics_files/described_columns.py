@@ -36,7 +36,7 @@ def describe_columns(
     sources = find_sources(tuple(filter(None, paths)), config.suffixes)
     declared = next(filter(None, (read_declared(each, config) for each in sources)), {})
     found = dict(declared)
-    if config.sample in declared:
+    if config.sample is not None and config.sample in declared:
         found["sample"] = declared[config.sample]
     for variable in schema:
         own = describe_variable(variable, declared.get(variable.column, _UNDECLARED))

@@ -71,3 +71,10 @@ def test_make_label_schema__labels_that_are_spelled_alike_are_one():
     assert [apart.encode_value(text) for text in ("dog", "Dog", "DOG")] == [0, 1, -2]
     with pytest.warns(SchemaWarning, match="101"):
         make_label_schema(LogNames(("u",), tuple(f"c{i}" for i in range(101))), SOURCE)
+
+
+def test_find_log_names__in_latin_1(tmp_path):
+    (tmp_path / "x.csv").write_bytes("task,worker,label\nJürgen,größe,groß\n".encode("latin-1"))
+    (source,) = find_sources(str(tmp_path))
+    found = find_log_names(source, SOURCE.model_copy(update={"encoding": "latin-1"}))
+    assert found == LogNames(("größe",), ("groß",))

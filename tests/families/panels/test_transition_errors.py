@@ -7,8 +7,8 @@ import pytest
 
 import pmflib as pmf
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.inference.errors.information import list_chain, sum_chain
-from pmflib.inference.errors.scores import open_entries
+from pmflib.families.panels.information import list_chain, sum_chain
+from pmflib.information.scores import open_entries
 from pmflib.papers.metrics import match_factors
 from pmflib.store import sample_blocks
 from tests.panels import draw_panel, make_model

@@ -5,15 +5,8 @@ import pmflib as pmf
 from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import IdentificationWarning, MemoryPlanError
-from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.inference.errors.scores import (
-    find_factor_slopes,
-    list_pmfs,
-    merge_information,
-    sum_information,
-)
+from pmflib.information.latent_classes import ClassInformation
+from pmflib.information.scores import merge_information
 
 
 def plant(sizes, rank, seed=0, concentration=2.0):
@@ -44,9 +37,9 @@ def list_directions(starts, n_entries):
 def test_sum_information__is_minus_the_second_derivative_of_the_likelihood():
     truth = plant([3, 2, 4, 2], 2, concentration=4.0)
     codes, _ = draw_fit(truth, 400)
-    parameters = TreeParameters.plain(truth.prior, truth.factors, truth.schema.offsets)
-    entries, starts = list_pmfs(parameters)
-    found = sum_information([DenseBlock(codes)], parameters)
+    information = ClassInformation(truth)
+    entries, starts = information.entries, information.starts
+    found = information.sum_information([DenseBlock(codes)])
     steps = list_directions(starts, entries.size)
 
     def score(moved):
@@ -71,40 +64,15 @@ def test_sum_information__is_minus_the_second_derivative_of_the_likelihood():
 def test_sum_information__adds_up_over_blocks_and_weights():
     truth = plant([3, 2, 4], 2)
     codes, _ = draw_fit(truth, 60)
-    parameters = TreeParameters.plain(truth.prior, truth.factors, truth.schema.offsets)
-    whole = sum_information([DenseBlock(np.repeat(codes, 2, axis=0))], parameters)
-    parts = [sum_information([DenseBlock(part, np.full(len(part), 2.0))], parameters)
+    information = ClassInformation(truth)
+    whole = information.sum_information([DenseBlock(np.repeat(codes, 2, axis=0))])
+    parts = [information.sum_information([DenseBlock(part, np.full(len(part), 2.0))])
              for part in np.split(codes, [10, 25])]  # fmt: skip
     merged = merge_information(parts)
     for name in ("outer", "crossed", "gradient", "mass"):
         np.testing.assert_allclose(
             getattr(merged, name), getattr(whole, name), rtol=1e-10, atol=1e-9
         )
-
-
-def test_sum_information__scores_of_forests_are_the_derivatives_of_rows():
-    offsets = np.array([0, 3, 5, 8])
-    rng = np.random.default_rng(0)
-    forest = Forest(np.array([[-1, 0, 1], [1, -1, -1]]), offsets)
-    tables = forest.normalise(rng.random(forest.n_entries) + 0.2, np.ones(forest.n_entries))
-    schema = pmf.Schema.from_cardinalities([3, 2, 3])
-    model = TreePMF.make(TreeParameters(np.array([0.4, 0.6]), forest, tables), schema)
-    codes = model.sample(50, 0)
-    codes[rng.random(codes.shape) < 0.3] = -1
-    entries, starts = list_pmfs(model.parameters)
-    found = sum_information([DenseBlock(codes)], model.parameters)
-    steps, width = list_directions(starts, entries.size), 1e-5
-
-    def move(moved):
-        return TreePMF.make(TreeParameters(moved[:2], forest, moved[2:]), schema)
-
-    moved = [(move(entries + width * s), move(entries - width * s)) for s in steps.T]
-    scores = np.array([(a.log_prob(codes) - b.log_prob(codes)) / width / 2 for a, b in moved])
-    np.testing.assert_allclose(
-        steps.T @ found.outer @ steps, scores @ scores.T, rtol=1e-5, atol=1e-5
-    )
-    slopes = np.array([(a.factors - b.factors).ravel() / width / 2 for a, b in moved]).T
-    np.testing.assert_allclose(find_factor_slopes(model.parameters) @ steps, slopes, atol=1e-8)
 
 
 def test_standard_errors__of_one_state_are_those_of_shares():
@@ -202,23 +170,6 @@ def test_standard_errors__away_from_the_maximum_is_said():
     model = pmf.fit_em(codes, plant([3] * 5, 2, seed=5), pseudo_count=0, max_passes=0).model
     with pytest.warns(IdentificationWarning):
         pmf.standard_errors(model, codes)
-
-
-def test_standard_errors__of_forests():
-    sizes, offsets = [3, 2, 3, 2, 2], np.array([0, 3, 5, 8, 10, 12])
-    rng = np.random.default_rng(2)
-    forest = Forest(np.array([[-1, 0, -1, -1, -1], [-1, -1, -1, 2, -1]]), offsets)
-    tables = forest.normalise(rng.random(forest.n_entries) ** 3 + 0.05, np.ones(forest.n_entries))
-    schema = pmf.Schema.from_cardinalities(sizes)
-    model = TreePMF.make(TreeParameters(np.array([0.5, 0.5]), forest, tables), schema)
-    codes = model.sample(4000, 0)
-    with pytest.warns(IdentificationWarning):
-        # the truth is not the maximum for these samples
-        found = pmf.standard_errors(model, codes)
-    assert found.method == "products of scores"
-    assert found["tables"].errors.shape == (forest.n_entries,)
-    assert found["factors"].errors.shape == model.factors.shape
-    assert (found["factors"].errors[:3] > 0).all()
 
 
 def test_standard_errors__refuses():

@@ -2,13 +2,11 @@
 
 import gzip
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.apps.crowd.stored.log_names import find_log_names
 from pmflib.base.errors import SourceError
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset.long import spill_long
@@ -16,7 +14,6 @@ from pmflib.ingest.dataset.wide import encode_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
-from pmflib_tasks.questions.answers import read_questions
 from tests.pipelines import tree_bytes
 
 WIDE = SourceOptions(path="x", layout="wide")
@@ -138,14 +135,3 @@ def test_read_rows__decimal_commas(tmp_path):
     assert rows[1] == (b"1,5", b"2.25", b"a,b")
     assert rows[2] == (b"2", b"-.5", b"1,2,3")
     assert rows[3] == (b"3", b"7", b"1.5e3")
-
-
-def test_find_log_names_and_read_questions__in_latin_1(tmp_path):
-    (tmp_path / "x.csv").write_bytes("wer,was,wie\nJürgen,größe,groß\n".encode("latin-1"))
-    config = LONG.model_copy(update={"encoding": "latin-1"})
-    (source,) = find_sources(str(tmp_path))
-    names = find_log_names(source, config)
-    assert (names.workers, names.labels) == (("größe",), ("groß",))
-    questions = read_questions(source, SCHEMA, config)
-    assert questions.samples.to_pylist() == ["Jürgen".encode()]
-    np.testing.assert_array_equal(questions.truths, [1])

@@ -8,7 +8,7 @@ from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import MemoryPlanError
 from pmflib.base.replicate_weights import ReplicateWeights
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.inference.errors.scores import list_pmfs
+from pmflib.information.latent_classes import ClassInformation
 from pmflib.surveys.design.linearised import linearise
 from pmflib.surveys.design.replicates import DrawnRows
 from tests.stored_samples import write_partition
@@ -132,7 +132,7 @@ def test_fit_replicates__more_units_than_fit_are_put_into_groups(survey, monkeyp
     codes, design, model = survey
     each = pmf.SurveyDesign(design.weights.units)
     whole = pmf.standard_errors(model, codes, each)
-    n_entries = list_pmfs(model.parameters)[0].size
+    n_entries = ClassInformation(model).n_entries
     monkeypatch.setattr("pmflib.surveys.design.replicates.MOST_TOTALS", 300 * n_entries)
     grouped = pmf.standard_errors(model, codes, each)
     assert grouped.method.startswith("300 units")
@@ -226,7 +226,7 @@ def test_fit_replicates__refuses_a_method_and_too_many_parameters(survey, monkey
     codes, design, model = survey
     with pytest.raises(pmf.PmfError, match="method"):
         pmf.fit_replicates(model, codes, design, method="newton")  # type: ignore[arg-type]
-    n_entries = list_pmfs(model.parameters)[0].size
+    n_entries = ClassInformation(model).n_entries
     for module in ("linearised", "replicates"):
         monkeypatch.setattr(f"pmflib.surveys.design.{module}.MAX_ENTRIES", n_entries - 1)
     with pytest.raises(MemoryPlanError, match="method='refit'"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib import features
 from pmflib.answering.conditional_tables import TableRequest
 from pmflib.answering.evidence import open_evidence
 from pmflib.answering.weighted_tables import count_stored_tables
@@ -299,3 +300,12 @@ def test_rake__is_the_same_in_a_bucket(bucket, tmp_path):
     np.testing.assert_array_equal(found, here[1])
     replicates = np.concatenate([read_replicates(each) for each in blocks]) / 1e6
     np.testing.assert_array_equal(replicates, here[2])
+
+
+def test_raked_weights_are_refused_without_the_feature(tmp_path, monkeypatch):
+    config = write(tmp_path, draw_codes(N, SIZES))
+    encoded, raked = rake_all(config)
+    monkeypatch.setattr(features, "FEATURES", ())
+    assert list_dataset_blocks(store_of(config), encoded, None)
+    with pytest.raises(StoreError, match="changes the weights of its samples by 'raking'"):
+        list_dataset_blocks(store_of(config), raked, None)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError, SourceError
+from pmflib import features
+from pmflib.base.errors import PmfError, SchemaError, SourceError
 from pmflib.surveys.sites.disclosure_control import round_tables
 from pmflib.surveys.sites.site_files import HEADER, digest_content, read_site
 from tests.reference import make_codes, tables_of_codes
@@ -285,3 +286,9 @@ def test_read_counts__refuses_counts_below_zero_even_with_their_digest(tmp_path)
     rewrite(path, change)
     with pytest.raises(SourceError, match="a count is below 0"):
         pmf.read_counts(path)
+
+
+def test_export_is_refused_without_the_feature(tmp_path, monkeypatch):
+    monkeypatch.setattr(features, "FEATURES", ())
+    with pytest.raises(PmfError, match=r"PairCounts\.save keeps them"):
+        pmf.count_pairs(draw(), SCHEMA).export(tmp_path / "x")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from pmflib.base.arrays import BoolArray, FloatArray
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
-from pmflib.families.panels.model import TransitionModel
-from pmflib.families.traits.discriminations import Discriminations, name_contrast
-from pmflib.families.traits.trait_model import TraitModel
-from pmflib.model import JointPMF
 from pmflib.schema import Schema
 
 MAX_ENTRIES = 2000
@@ -24,19 +21,18 @@ VAGUE = 12**-0.5
 """Standard deviation of a uniform probability: one with a larger error is not determined."""
 
 
-SCALES = {
-    "prior": "probabilities",
-    "factors": "probabilities given the state",
-    "tables": "probabilities given the state and the parent",
-    "initial": "probabilities",
-    "transitions": "probabilities given the state in the wave before",
-    "emissions": "probabilities given the state",
-    "discriminations": "logits between two levels per standard deviation of the trait",
-    "thresholds": "standard deviations of the trait",
-    "base": "logits at a trait of 0, centred: those of a variable's levels sum to 0",
-    "slopes": "logits per standard deviation of the trait, centred: those of a variable's levels sum to 0",
-}
-"""Scale of each array of parameters."""
+class FittedModel(Protocol):
+    """A model of any family, such as `pmflib.JointPMF`."""
+
+    kind: ClassVar[str]
+
+    @property
+    def schema(self) -> Schema:
+        """Variables."""
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """How the model was fitted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +66,8 @@ class ArrayErrors:
 class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
     """Errors of the parameters of a model, by the names of their arrays.
 
-    Latent classes have ``prior`` (rank,) and ``factors`` (n_levels, rank), forests also ``tables`` (n_entries,);
-    transition models have the arrays of `pmflib.families.panels.model.TransitionModel`. Item response models have the
-    numbers of their summary, ``discriminations`` (n_variables, n_traits) and, of one trait, ``thresholds``
-    (n_thresholds,), and the arrays of ``model.trait_model`` that these are made of, ``base`` (n_levels,) and
-    ``slopes`` (n_levels, n_traits).
+    Latent classes have ``prior`` (rank,) and ``factors`` (n_levels, rank). Other families derive a class with the names
+    and scales of their arrays, and their summary.
 
     Parameters
     ----------
@@ -91,10 +84,18 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
     """
 
     arrays: Mapping[str, ArrayErrors]
-    model: JointPMF | TransitionModel
+    model: FittedModel
     method: str
     distance: float
     notes: tuple[str, ...]
+
+    headline: ClassVar[str] = "Standard errors of parameters"
+    """Headline of the summary."""
+    every_scale: ClassVar[Mapping[str, str]] = {
+        "prior": "probabilities",
+        "factors": "probabilities given the state",
+    }
+    """Scale of each array that models of the kind may have."""
 
     def __getitem__(self, name: str) -> ArrayErrors:
         return self.arrays[name]
@@ -108,7 +109,7 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
     @property
     def scales(self) -> dict[str, str]:
         """Scale of each array: probabilities, logits, or standard deviations of a trait."""
-        return {name: SCALES[name] for name in self.arrays}
+        return {name: self.every_scale[name] for name in self.arrays}
 
     def summary(self) -> Summary:
         """The parameters of the model's summary with 95 % intervals, on the same scale."""
@@ -120,17 +121,12 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             ("determined", f"{format_count(n_known)} of {format_count(n_all)} numbers"),
             ("from the maximum", f"{decimal(self.distance)} standard errors"),
         )
-        if isinstance(self.model, TransitionModel):
-            return self._summarise_chain(self.model, facts)
-        if self.model.trait_model is not None:
-            tables = self._tabulate_items(self.model.trait_model)
-            return Summary("Standard errors of item parameters", facts, self.notes, tables)
-        prior, factors, schema = self.arrays["prior"], self.arrays["factors"], self.model.schema
-        rows = _describe("share of the samples", prior, ())
-        for variable in schema:
-            first = schema.rows_of(variable.name).start
-            for code, level in enumerate(variable.levels):
-                rows += _describe(f"{variable.name} = {level}", factors, (first + code,))
+        return Summary(self.headline, facts, self.notes, self.tabulate())
+
+    def tabulate(self) -> tuple[SummaryTable, ...]:
+        """The tables of the summary."""
+        rows = describe_states("share of the samples", self.arrays["prior"], ())
+        rows += self.describe_levels("factors", range(self.model.schema.n_variables))
         table = SummaryTable(
             "Probabilities given the state, with 95 % intervals",
             ("level", ">state", ">probability", ">from", ">to"),
@@ -138,66 +134,26 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             len(rows),
             'errors["factors"]',
         )
-        return Summary("Standard errors of parameters", facts, self.notes, (table,))
+        return (table,)
 
-    def _summarise_chain(
-        self, model: TransitionModel, facts: tuple[tuple[str, str], ...]
-    ) -> Summary:
-        """Initial shares, every distinct transition matrix, and the answers given the state."""
-        rows = _describe("share in the first wave", self.arrays["initial"], ())
-        for wave in range(model.n_waves - 1)[: 1 if model.homogeneous else None]:
-            waves = "any wave" if model.homogeneous else f"wave {wave}"
-            for state in range(model.n_states):
-                name = f"to the next of {waves}, from state {state}"
-                rows += _describe(name, self.arrays["transitions"], (wave, state))
-        positions = range(model.schema.n_variables)
-        for position in model.waves.first_positions.tolist() if model.invariant else positions:
-            variable, first = model.schema[position], model.schema.rows_of(position).start
+    def describe_levels(self, name: str, positions: Sequence[int]) -> list[tuple[str, ...]]:
+        """Rows of the levels of some variables in each state, from an array (n_levels, n_states)."""
+        schema, rows = self.model.schema, []
+        for variable, first in ((schema[at], schema.rows_of(at).start) for at in positions):
             for code, level in enumerate(variable.levels):
-                rows += _describe(
-                    f"{variable.name} = {level}", self.arrays["emissions"], (first + code,)
+                rows += describe_states(
+                    f"{variable.name} = {level}", self.arrays[name], (first + code,)
                 )
-        table = SummaryTable(
-            "Transitions, and probabilities given the state, with 95 % intervals",
-            ("what", ">state", ">probability", ">from", ">to"),
-            rows,
-            len(rows),
-            'errors["transitions"], errors["emissions"]',
-        )
-        return Summary("Standard errors of a transition model", facts, self.notes, (table,))
-
-    def _tabulate_items(self, traits: TraitModel) -> tuple[SummaryTable, ...]:
-        """Discriminations, and thresholds if there are any."""
-        schema, found = self.model.schema, Discriminations.find(traits)
-        slopes = self.arrays["discriminations"]
-        rows = []
-        for variable, trait in np.ndindex(slopes.values.shape):
-            name = ": ".join(name_contrast(schema, found.levels[variable, trait]))
-            rows.append((name, str(trait), *_write(slopes, (variable, trait), 2)))
-        title = f"Discriminations: {SCALES['discriminations']}, with 95 % intervals"
-        columns = ("levels", ">trait", ">logits", ">from", ">to")
-        tables = [SummaryTable(title, columns, rows, len(rows), 'errors["discriminations"]')]
-        if found.steps.size:
-            steps = [
-                (
-                    ": ".join(name_contrast(schema, levels)),
-                    *_write(self.arrays["thresholds"], (at,), 2),
-                )
-                for at, levels in enumerate(found.steps)
-            ]
-            title = f"Thresholds: {SCALES['thresholds']} where both levels are equally likely, with 95 % intervals"
-            heads = ("levels", ">trait at", ">from", ">to")
-            tables.append(SummaryTable(title, heads, steps, len(steps), 'errors["thresholds"]'))
-        return tuple(tables)
+        return rows
 
 
-def _describe(name: str, found: ArrayErrors, place: tuple[int, ...]) -> list[tuple[str, ...]]:
+def describe_states(name: str, found: ArrayErrors, place: tuple[int, ...]) -> list[tuple[str, ...]]:
     """Values and intervals of all states at a place of an array, one row per state."""
     states = range(found.values[place].size)
-    return [(name, str(state), *_write(found, (*place, state), 3)) for state in states]
+    return [(name, str(state), *write_interval(found, (*place, state), 3)) for state in states]
 
 
-def _write(found: ArrayErrors, place: tuple[int, ...], digits: int) -> tuple[str, str, str]:
+def write_interval(found: ArrayErrors, place: tuple[int, ...], digits: int) -> tuple[str, str, str]:
     """Texts of a value and the limits of its interval."""
     value, low, high = (float(each[place]) for each in (found.values, found.lower, found.upper))
     if np.isnan(low):
@@ -274,6 +230,16 @@ def find_intervals(
     lower = np.where(is_fixed, np.maximum(values - apart, 0.0), lower)
     upper = np.where(is_fixed, np.minimum(values + apart, 1.0), upper)
     return ArrayErrors(values, errors, lower, upper, is_determined, is_edge)
+
+
+def note_distance(distance: float, remedy: str) -> tuple[str, ...]:
+    """Note that a model is too far from the maximum, in standard errors, if it is."""
+    if distance <= FAR:
+        return ()
+    return (
+        f"the model is {decimal(distance)} standard errors from the maximum of the likelihood: fit it again "
+        f"with {remedy}",
+    )
 
 
 def list_some(items: Sequence[object]) -> str:

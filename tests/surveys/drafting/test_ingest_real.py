@@ -15,7 +15,7 @@ from pmflib.ingest.sources import find_sources
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 from pmflib.surveys.drafting.schema_draft import draft_schema
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
 
 def real_file(name):

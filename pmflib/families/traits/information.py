@@ -1,50 +1,37 @@
-"""The information of samples on the parameters of a model, and its inverse, for each family.
-
-Latent classes, forests, item responses and transition models provide the scores of rows, second derivatives, and
-constraints; `pmflib.inference.errors.covariance` makes covariances of them, and errors of functions of the parameters.
-"""
+"""Scores of item responses, their constraints, and errors of discriminations, thresholds and logits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, check_model_type, check_row_order
+from pmflib.base.arrays import BoolArray, FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock, weigh_rows
-from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
-from pmflib.base.variance import weigh_samples
-from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.panels.model import ChainLayout, TransitionModel
-from pmflib.families.traits.discriminations import Discriminations
+from pmflib.base.display.summary import SummaryTable
+from pmflib.base.errors import MemoryPlanError, PmfError
+from pmflib.base.replicate_weights import NORMAL_QUANTILE
+from pmflib.em.block_source import BlockSource, iterate_distinct
+from pmflib.families.traits.discriminations import Discriminations, name_contrast
 from pmflib.families.traits.em import weigh_slopes
 from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.quadrature import ItemDesign, weigh_levels
-from pmflib.inference.errors.covariance import (
-    Covariance,
-    PMFCovariance,
-    PMFInformation,
-    find_covariance,
-    find_free_covariance,
+from pmflib.information.covariance import LEAST_MASS, Covariance, find_free_covariance
+from pmflib.information.model_information import ModelInformation
+from pmflib.information.parameter_errors import (
+    ArrayErrors,
+    ParameterErrors,
+    list_some,
+    note_distance,
+    write_interval,
 )
-from pmflib.inference.errors.parameter_errors import MAX_ENTRIES
-from pmflib.inference.errors.scores import (
-    iterate_masses,
-    list_pmfs,
-    merge_information,
-    open_entries,
-    sum_information,
-    sum_scores,
-)
+from pmflib.information.scores import StateRows
 from pmflib.model import JointPMF
 from pmflib.model.statistics import sum_fields
-from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
-from pmflib.surveys.design.linearised import find_pseudo_counts, read_entries
 
 MAX_COEFFICIENTS = 1000
 """Limit of intercepts and slopes whose information is inverted."""
@@ -52,157 +39,129 @@ BATCH_NUMBERS = 1 << 22
 """Scores of samples at points in memory at once."""
 
 
-def check_single_fit(model: JointPMF) -> None:
-    """Refuse models whose parameters do not maximise one likelihood.
+class ItemErrors(ParameterErrors):
+    """Errors of an item response model.
 
-    Raises
-    ------
-    PmfError
-        If the model is an average of fits, or has continuous traits of `pmflib.fit_traits`.
+    They are of the numbers of its summary, ``discriminations`` (n_variables, n_traits) and, of one trait,
+    ``thresholds`` (n_thresholds,), and of the arrays of the trait model that these are made of, ``base`` (n_levels,)
+    and ``slopes`` (n_levels, n_traits).
     """
-    check_model_type("model", model, JointPMF)
-    if model.origin.get("final"):
-        raise PmfError(
-            f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
-            "give a fit of one member, or distil it and refine that by fit_em"
-        )
-    if model.folding is not None:
-        raise PmfError(
-            "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
-            "traits by pmflib.fit_item_responses"
-        )
+
+    model: JointPMF
+    headline = "Standard errors of item parameters"
+    every_scale: ClassVar[Mapping[str, str]] = {
+        "discriminations": "logits between two levels per standard deviation of the trait",
+        "thresholds": "standard deviations of the trait",
+        "base": "logits at a trait of 0, centred: those of a variable's levels sum to 0",
+        "slopes": "logits per standard deviation of the trait, centred: those of a variable's levels sum to 0",
+    }
+
+    def tabulate(self) -> tuple[SummaryTable, ...]:
+        """Discriminations, and thresholds if there are any."""
+        assert self.model.trait_model is not None
+        schema, found = self.model.schema, Discriminations.find(self.model.trait_model)
+        slopes, scales = self.arrays["discriminations"], self.every_scale
+        rows = []
+        for variable, trait in np.ndindex(slopes.values.shape):
+            name = ": ".join(name_contrast(schema, found.levels[variable, trait]))
+            rows.append((name, str(trait), *write_interval(slopes, (variable, trait), 2)))
+        title = f"Discriminations: {scales['discriminations']}, with 95 % intervals"
+        columns = ("levels", ">trait", ">logits", ">from", ">to")
+        tables = [SummaryTable(title, columns, rows, len(rows), 'errors["discriminations"]')]
+        if found.steps.size:
+            steps = [
+                (
+                    ": ".join(name_contrast(schema, levels)),
+                    *write_interval(self.arrays["thresholds"], (at,), 2),
+                )
+                for at, levels in enumerate(found.steps)
+            ]
+            title = f"Thresholds: {scales['thresholds']} where both levels are equally likely, with 95 % intervals"
+            heads = ("levels", ">trait at", ">from", ">to")
+            tables.append(SummaryTable(title, heads, steps, len(steps), 'errors["thresholds"]'))
+        return tuple(tables)
 
 
-def open_source(
-    schema: Schema, rank: int, samples: object, weight: object | None = None
-) -> BlockSource:
-    """Open samples in memory or stored, with their weights, as blocks for models of a rank."""
-    if isinstance(samples, StoredSamples):
-        if weight is not None:
-            weigh_samples(samples, weight, schema.weight_decimals)
-        if samples.schema.digest != schema.digest:
-            raise SchemaError(
-                "samples and model have different schemas; take all from one pipeline"
+class ItemInformation(ModelInformation):
+    """Information on the coefficients of an item response model, as `ItemDesign` lays them out.
+
+    Parameters
+    ----------
+    model
+        From `pmflib.families.traits.item_responses.fit_item_responses`.
+    """
+
+    model: JointPMF
+
+    @property
+    def n_entries(self) -> int:
+        """Number of intercepts and slopes."""
+        return _open_design(self.model).starts[-1]
+
+    def check_fit(self) -> None:
+        """Refuse an average of fits, and traits whose states are people."""
+        super().check_fit()
+        if self.model.folding is not None:
+            raise PmfError(
+                "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
+                "traits by pmflib.fit_item_responses"
             )
-        return samples
-    block = read_samples(schema, samples, weight)
-    return BlocksInMemory.cut(block, schema.offsets, rank)
+
+    def find_errors(self, source: BlockSource) -> tuple[ParameterErrors, tuple[str, ...]]:
+        """Find errors of discriminations and thresholds, and of the logits they are made of."""
+        schema, solved = self.model.schema, find_item_covariance(self.model, source)
+        arrays: dict[str, ArrayErrors] = {}
+        numbers = list_item_numbers(self.model)
+        for name, (values, jacobian) in numbers.items():
+            errors, is_determined = (each.reshape(values.shape) for each in solved.spread(jacobian))
+            if name == "thresholds":
+                is_moved = _are_moved(self.model, numbers["slopes"][1], solved)
+                is_determined = is_determined & is_moved
+                errors = np.where(is_determined, errors, np.nan)
+            ends = values - NORMAL_QUANTILE * errors, values + NORMAL_QUANTILE * errors
+            is_edge = np.zeros(values.shape, bool)
+            arrays[name] = ArrayErrors(values, errors, *ends, is_determined, is_edge)
+        notes: tuple[str, ...] = ()
+        of_levels = arrays["base"].is_determined & arrays["slopes"].is_determined.all(axis=1)
+        if unknown := [
+            each.name for each in schema if not of_levels[schema.rows_of(each.name)].all()
+        ]:
+            notes += (
+                f"not determined by the samples: item parameters of {list_some(unknown)}; these have no errors; take "
+                "fewer traits, or add variables",
+            )
+        notes += note_distance(solved.distance, "more passes")
+        found = ItemErrors(arrays, self.model, "observed information", solved.distance, notes)
+        return found, notes
+
+    def iterate_rows(
+        self, blocks: Iterable[DenseBlock], free: list[IntArray]
+    ) -> Iterator[StateRows]:
+        """Return the rows of blocks in batches."""
+        no_mass = np.zeros(self.n_entries)
+        chances = [self.model.factor(k)[own].T for k, own in enumerate(free)]
+        for each in iterate_item_scores(blocks, self.model):
+            yield StateRows(
+                each.codes, each.weights, each.posteriors, each.scores, no_mass, chances
+            )
+
+    def find_steps(self, outer: FloatArray, mass: FloatArray) -> FloatArray:
+        """Compute a step of each coefficient, scaled by the information of its scores."""
+        return np.diag(1.0 / np.sqrt(np.maximum(np.diagonal(outer), LEAST_MASS)))
 
 
-def read_samples(schema: Schema, samples: object, weight: object | None = None) -> DenseBlock:
-    """Read samples in memory, at least one, with their weights."""
-    codes = schema.encode(samples)
-    if not len(codes):
-        raise PmfError("samples has no rows; give at least one")
-    check_row_order(samples, weight=weight)
-    return weigh_samples(DenseBlock(codes), weight, schema.weight_decimals)
+def _are_moved(model: JointPMF, by_slopes: FloatArray, solved: Covariance) -> BoolArray:
+    """Whether the trait moves the two levels of each threshold beyond chance: otherwise no interval of it is bounded.
 
-
-def find_information(model: JointPMF, source: BlockSource) -> PMFInformation:
-    """Sum the information of samples on prior and tables, in one pass.
-
-    Parameters
+    References
     ----------
-    model
-        Latent classes or forests, a single fit.
-    source
-        The samples it was fitted to.
-
-    Raises
-    ------
-    MemoryPlanError
-        If prior and tables have more than ``MAX_ENTRIES`` entries.
+    Fieller (1954), JRSS B 16(2), on intervals of ratios.
     """
-    parameters = model.parameters
-    entries, _ = list_pmfs(parameters)
-    if entries.size > MAX_ENTRIES:
-        raise MemoryPlanError(
-            f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or ask "
-            "questions: answers have errors of their own"
-        )
-    return source.map_in_turn(
-        _sum_entries,
-        merge_information,
-        parameters,
-        result_bytes=16 * entries.size**2,
-        name="information",
-    )
-
-
-def _sum_entries(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:
-    return sum_information(iterate_distinct(group), parameters)
-
-
-def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
-    """Covariances of prior and tables, from the observed information."""
-    parameters = model.parameters
-    pseudo_counts = find_pseudo_counts(model, parameters, found.mass)
-    return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
-
-
-def find_chain_covariance(model: TransitionModel, source: BlockSource) -> PMFCovariance:
-    """Find the covariance of the probabilities of a transition model, in the order of `list_chain`.
-
-    Parameters
-    ----------
-    model
-        From `pmflib.fit_transitions`.
-    source
-        The samples it was fitted to.
-
-    Raises
-    ------
-    MemoryPlanError
-        If there are more than ``MAX_ENTRIES`` distinct probabilities.
-    PmfError
-        If nothing is observed.
-    """
-    layout, rank = model.layout, model.n_states
-    values, starts = list_chain(model)
-    if values.size > MAX_ENTRIES:
-        raise MemoryPlanError(
-            f"the model has {values.size} probabilities, above {MAX_ENTRIES}; take fewer states or questions, or "
-            "equal tables in all waves"
-        )
-    entries = open_entries(values, starts)
-    found = source.map_in_turn(
-        sum_chain,
-        merge_information,
-        layout,
-        entries,
-        rank,
-        result_bytes=8 * entries.size**2,
-        name="information",
-    )
-    if not found.mass.any():
-        raise PmfError("samples has no observed cell; give those that the model was fitted to")
-    singles = layout.find_singles(read_entries(found.mass, rank)[1].sum(axis=1))
-    mean = float(model.origin.get("pseudo_count", 0.0))
-    counts = layout.shape_pseudo_counts(singles, rank, mean)
-    added = np.concatenate([np.full(rank, counts.state), np.tile(counts.levels, rank)])
-    return find_covariance(entries, starts, found, added)
-
-
-def list_chain(model: TransitionModel) -> tuple[FloatArray, IntArray]:
-    """List the initial shares and the tables of each state of a transition model, and the first entry of each PMF."""
-    initial, tables = model.layout.join(model.chain)
-    offsets = model.layout.find_offsets(initial.size)[:-1]
-    own = initial.size + np.arange(initial.size)[:, None] * len(tables) + offsets
-    return np.concatenate([initial, tables.T.ravel()]), np.concatenate([[0], own.ravel()])
-
-
-def sum_chain(
-    group: BlockGroup, layout: ChainLayout, entries: FloatArray, rank: int
-) -> PMFInformation:
-    """Sum the information of a group of blocks on the entries of `list_chain`."""
-    chain = layout.split(read_entries(entries, rank))
-
-    def list_masses(codes: IntArray) -> FloatArray:
-        states, tables, _ = layout.count(DenseBlock(codes), chain, n_sums=len(codes))
-        return np.hstack([states, tables.transpose(0, 2, 1).reshape(len(codes), -1)])
-
-    blocks = iterate_distinct(group)
-    return sum_scores(iterate_masses(blocks, layout.offsets, entries, list_masses), entries.size)
+    assert model.trait_model is not None
+    slopes = model.trait_model.slopes[:, 0]
+    upper, lower = Discriminations.find(model.trait_model).steps.T
+    errors, _ = solved.spread(by_slopes[upper] - by_slopes[lower])
+    return np.asarray(np.abs(slopes[upper] - slopes[lower]) > NORMAL_QUANTILE * errors)
 
 
 def find_item_covariance(model: JointPMF, source: BlockSource) -> Covariance:
@@ -289,7 +248,7 @@ def _read_slopes(model: JointPMF) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _ItemInformation:
+class _ItemSums:
     """Sums over samples: complete-data information, products of scores, gradient, level counts."""
 
     complete: FloatArray
@@ -299,16 +258,11 @@ class _ItemInformation:
     level_counts: FloatArray
 
 
-def _sum_items(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemInformation:
+def _sum_items(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemSums:
     schema, size = model.schema, design.starts[-1]
     tables = _list_scores(model, design)
-    sums = _ItemInformation(
-        np.zeros((size, size)),
-        np.zeros((size, size)),
-        np.zeros((size, size)),
-        np.zeros(size),
-        np.zeros(schema.n_levels),
-    )
+    square = size, size
+    sums = _ItemSums(*map(np.zeros, (square, square, square, size, schema.n_levels)))
     for rows in iterate_item_scores(iterate_distinct(group), model):
         mass = rows.weights[:, None] * rows.posteriors
         sums.gradient[:] += rows.weights @ rows.scores
