@@ -123,8 +123,9 @@ class Evidence:
             )
         if design is not None:
             if not isinstance(design, Variance):
-                kind = type(design).__name__
-                raise PmfError(f"design is of type {kind}; give a pmflib.SurveyDesign")
+                raise PmfError(
+                    f"design is of type {type(design).__name__}; give a pmflib.SurveyDesign"
+                )
             if design.n_rows != len(codes):
                 raise PmfError(
                     f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
