@@ -15,6 +15,9 @@ def test_open_variance__a_design_that_nothing_reads_is_refused(monkeypatch):
     monkeypatch.setattr(dataset, "read_content", lambda *_: content)
     with pytest.raises(StoreError, match=r"a sampling design \(psu\)"):
         open_variance(None, DATASET)
+    content["raking"] = {"replicates": None}
+    with pytest.raises(StoreError, match=r"a sampling design \(raking\)"):
+        open_variance(None, DATASET)
 
 
 def test_open_variance__weights_alone_are_no_design(monkeypatch):
