@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo check test slow gates versions docs lint lock clean
+.PHONY: demo check test slow apart gates versions docs lint lock clean
 
 demo: $(VENV)/.ready
 	rm -rf demo
@@ -30,6 +30,10 @@ test: $(VENV)/.ready
 slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder -o timeout_method=thread \
 	  --max-worker-restart=0
+
+# whether the core, and every other feature, lives without a feature: deletes one after another in a copy
+apart: $(VENV)/.ready
+	$(BIN)/python -m tests.apart
 
 # a ratio that falls short by chance, on a machine that others use too, has a second try
 gates: $(VENV)/.ready

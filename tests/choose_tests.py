@@ -94,6 +94,10 @@ class Imports:
                     reached.append(user)
         return distances
 
+    def list_used(self, name: str) -> set[str]:
+        """Modules that one uses by itself: it imports them, or names from them."""
+        return self._find_used(self._codes[name])[0]
+
     def holds_tests(self, name: str) -> bool:
         """Whether a module has tests that are run without being asked for by a mark."""
         return bool(self._codes[name].n_tests) and not self._codes[name].is_slow

@@ -34,6 +34,7 @@ from pmflib.store.run_records import (
 from pmflib_flows.run_log import log_run, publish_report
 from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.lineage.lineage import RunEvents, open_events
+from pmflib_tasks.lineage.section import LineageConfig
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import StageRun, open_store
 
@@ -286,11 +287,12 @@ def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
         If the OpenLineage client cannot be set up.
     """
     store = open_store(config)
-    with open_events(config.lineage, store) as send:
+    lineage = config.section(LineageConfig)
+    with open_events(lineage, store) as send:
         events = RunEvents(
             send,
             store,
-            config.lineage.namespace,
+            lineage.namespace,
             name,
             config.source_paths,
             find_flow_run_id(),

@@ -12,14 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from pmflib.base.display.progress_bars import draw_progress
-from pmflib.base.display.summary import format_value
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
 from pmflib_flows.console import SafeConsole
-from pmflib_flows.run_tables import ROWS, make_labels_table, make_run_tables
+from pmflib_flows.run_tables import draw_sections
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.prefect_runs import is_flow_run, make_artifact_key
+from pmflib_tasks.sections import describe_account, list_sections
 from pmflib_tasks.stage import stage
 
 LOG_SECONDS = 30.0
@@ -76,15 +76,9 @@ def log_run(name: str, record: RunRecord) -> None:
     if not is_flow_run():
         return
     facts, console = record.facts, _open_console()
-    if {"rows", "model", "scores"} <= facts.keys():
-        for table in make_run_tables(facts):
-            console.print(_without_lines(table))
-    elif record.action == "labels":
-        # imports SciPy, which a run without new data does not need
-        from pmflib.apps.crowd.stored.summaries import LabelSummary
-
-        if (found := LabelSummary.find(facts)) is not None:
-            console.print(_without_lines(make_labels_table(found)))
+    if record.is_complete:
+        for part in draw_sections(list_sections(facts)):
+            console.print(_without_lines(part))
     account = DatasetAccount.find(facts)
     sentence = "" if account is None else describe_account(account)
     rows = {"run": record.number, "outcome": record.outcome, "reason": record.reason}
@@ -142,25 +136,6 @@ def _write_report(config: PipelineConfig, store: Store, name: str, number: int) 
     except Exception as error:
         # the run is over and its record is in the store: `pmf report` can write the page at any time
         log_line(f"the report of the run was not written: {error}")
-
-
-def describe_account(account: DatasetAccount) -> str:
-    """Describe the numbers of rows: read, used, and in quarantine by reason.
-
-    Examples
-    --------
-    >>> from collections import Counter
-    >>> describe_account(DatasetAccount(rows_in=9, rows_encoded=7, reasons=Counter(ragged=2)))
-    '9 rows read, 7 rows used, 0 rows of variables left out, 0 rows outside the window, 0 rows of erased samples, \
-2 rows in quarantine (ragged 2)'
-    """
-    said = [f"{format_value(getattr(account, key))} {text}" for key, text in _COUNTED.items()]
-    if account.reasons:
-        said[-1] += f" ({format_value(account.reasons)})"
-    return ", ".join(said)
-
-
-_COUNTED = {key: text for key, text in ROWS.items() if key.startswith("rows_")}
 
 
 def _without_lines(shown: Group | Text) -> Group | Text:

@@ -13,9 +13,6 @@ from rich.text import Text
 from pmflib.base.display.summary import SummaryTable
 from pmflib.base.texts import show_text
 
-DIGITS = 12
-"""Digits of a digest that identify a model to people; `pmf log` takes them."""
-
 
 def make_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, narrow: bool = False

@@ -30,13 +30,14 @@ RUN = """
 import sys
 from prefect import tags
 from pmflib_flows import etl as flows_etl
+from pmflib_tasks.steps import Walk
 from pmflib.base.errors import QualityError
 
 def refuse(*arguments, **options):
     raise QualityError("v1 has moved")
 
 if "hold" in sys.argv:
-    flows_etl.run_to_counts = refuse
+    Walk.reach = refuse
 with tags(*sys.argv[2:3]):
     flows_etl.etl(sys.argv[1])
 """

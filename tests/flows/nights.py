@@ -7,29 +7,16 @@ import numpy as np
 from pmflib.store.artefacts import Store
 from pmflib_flows import etl
 from pmflib_tasks.config import load_config
+from pmflib_tasks.stage import Stage
 from tests.pipelines import make_schema
-
-STAGES = (
-    "ingest",
-    "rake",
-    "count",
-    "check_quality",
-    "select",
-    "fit",
-    "refine",
-    "pool",
-    "fit_pooled",
-    "evaluate",
-    "publish",
-)
 
 
 class Nights:
     """A pipeline in a folder, and what its runs said."""
 
     def __init__(self, folder, schema, patch, **sections):
-        for name in STAGES:
-            patch.setattr(etl, name, getattr(getattr(etl, name), "fn", getattr(etl, name)))
+        # without retries
+        patch.setattr(Stage, "__call__", lambda self, *given, **more: self.fn(*given, **more))
         self.folder, self.log = folder, folder / "log"
         self.path = folder / "pipeline.toml"
         self.log.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,6 @@ from prefect.states import Scheduled
 from pmflib.base.errors import ConfigError, QualityError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
-from pmflib_flows import etl as flows_etl
 from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.etl import etl, fit_flow, ingest_flow, marginals_flow
 from pmflib_flows.pipeline_flow import pipeline_flow
@@ -35,6 +34,7 @@ from pmflib_flows.scoring.score_flow import score_flow
 from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import stage
+from pmflib_tasks.steps import Walk
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.prefect_server import serve_prefect, wait_until
 
@@ -170,7 +170,7 @@ def test_flow__held_back_has_a_state_of_its_own(home, api, monkeypatch):
     def hold_back(*arguments):
         raise QualityError("v1 has moved by 0.4; the limit is 0.25")
 
-    monkeypatch.setattr(flows_etl, "run_to_model", hold_back)
+    monkeypatch.setattr(Walk, "reach", hold_back)
     since = datetime.now(UTC)
     with pytest.raises(QualityError, match="v1 has moved"):
         etl(str(home / "nightly.toml"))

@@ -1,41 +1,39 @@
 """Tables of a run: the values they hold, and which are left out."""
 
 import io
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-import pmflib as pmf
 from pmflib.base.comparison import PairedGain, compare_candidates
 from pmflib.base.weights import WeightSums
 from pmflib.fits.pair_agreement import PairAgreement
-from pmflib_flows.run_tables import make_quality_tables, make_run_tables, make_target_tables
+from pmflib_flows.run_tables import draw_sections
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.gate.gate_decision import AssessedGain
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
-from pmflib_tasks.target.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
+from pmflib_tasks.sections import describe_quality, list_sections
 
 FITTED: dict[str, Any] = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3}
 FITTED |= {"converged": True}
 
 
-def show(tables):
-    """Text of tables in a wide terminal."""
+def show(sections):
+    """Text of sections in a wide terminal."""
     file = io.StringIO()
     console = Console(file=file, width=250)
-    for table in tables:
-        console.print(table)
+    for part in draw_sections(sections):
+        console.print(part)
     return file.getvalue()
 
 
 def show_run(**facts):
-    return show(make_run_tables({"rows": {}, "model": FITTED, "scores": {}} | facts))
+    return show(list_sections({"rows": {}, "model": FITTED, "scores": {}} | facts))
 
 
-def test_make_run_tables__what_was_not_used_is_named():
+def test_list_sections__what_was_not_used_is_named():
     rows: dict[str, Any] = {"samples": 5, "rows_in": 9, "rows_encoded": 7, "rows_quarantined": 2}
     rows |= {"reasons": {"ragged": 2}, "cells_made_missing": {f"v{j}": 1 for j in range(99)}}
     text = show_run(rows=rows)
@@ -45,20 +43,20 @@ def test_make_run_tables__what_was_not_used_is_named():
     assert "v8" not in text
 
 
-def test_make_quality_tables__what_crossed_a_limit_and_how_many_passed():
+def test_describe_quality__what_crossed_a_limit_and_how_many_passed():
     sentence = "half of [bold] rows"
     found = Finding("quarantine", "all rows", 0.5, 0.2, "warn", False, sentence)
     guards = ("quarantine", "same_bytes", "file_size")
     skipped = [Measurement(guard, "x", None, "") for guard in guards]
     findings = [found, *assess(skipped, QualityConfig())]
-    text = show(make_quality_tables(findings))
+    text = show(describe_quality({"quality": [asdict(each) for each in findings]}))
     assert sentence in text
     assert "2 guards" in text
-    (line,) = make_quality_tables(findings[1:])
-    assert str(line).startswith("3 guards")
+    text = show(describe_quality({"quality": [asdict(each) for each in findings[1:]]}))
+    assert text.startswith("3 guards")
 
 
-def test_make_run_tables__comparisons_notes_and_warnings_are_shown_as_they_are():
+def test_list_sections__comparisons_notes_and_warnings_are_shown_as_they_are():
     ranks = compare_candidates("pair", [{"rank": 2}, {"rank": 3}], [-1.5, -1.75])
     starts = compare_candidates("sample", [{"start": "auto"}, {"start": "[random]"}], [-9.0, -8.5])
     rank = {"verdict": "fine", "reasons": ["by pairs: [2]"], "comparisons": [ranks.to_json()]}
@@ -69,7 +67,7 @@ def test_make_run_tables__comparisons_notes_and_warnings_are_shown_as_they_are()
     assert text.count(" chosen ") == 2
 
 
-def test_make_run_tables__errors_by_scale():
+def test_list_sections__errors_by_scale():
     def score(error):
         means = {"hidden_cells": 9.0, "accuracy": 0.5, "baseline_accuracy": 0.25}
         names = ("age", "income", *(f"v{n}" for n in range(8)))
@@ -86,27 +84,14 @@ def test_make_run_tables__errors_by_scale():
     assert "v6" not in text
 
 
-def test_make_target_tables__scores_differences_confusion_and_calibration():
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, 2, 80)
-    probabilities = rng.dirichlet([1, 1], 80)
-    variable = pmf.Variable("[class]", ("no", "yes"))
-    report = compare_predictions(
-        variable, truth, {MODEL: probabilities, MAJORITY: np.full((80, 2), 0.5)}
-    )
-    text = show(make_target_tables(replace(report, left_out={LOGISTIC: "too many"})))
-    for shown in ("[class]", "(80)", "log-loss (nats)", "mean probability", "too many"):
-        assert shown in text
-
-
-def test_make_run_tables__begin_with_the_dependence_that_is_explained():
+def test_list_sections__begin_with_the_dependence_that_is_explained():
     agreement = PairAgreement(105, 12, 1.0, 0.07, ("relationship", "sex"), (), None)
     text = show_run(scores={"pairs": agreement.to_json()})
     assert text.index(agreement.sentence) < text.index("spa")
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_make_run_tables__gains_of_weighted_answers_say_what_they_allow_for(weighted):
+def test_list_sections__gains_of_weighted_answers_say_what_they_allow_for(weighted):
     gain = AssessedGain(PairedGain(0.1, 0.01, 900, 300), "better").to_json()
     weights = WeightSums(6, (2_000_000,), (2_000_000_000_000,)).to_json()
     text = show_run(rows={"weights": weights} if weighted else {}, gate={"today": gain})

@@ -8,14 +8,14 @@ from pmflib.base.errors import ConfigError
 from pmflib.base.events import listen
 from pmflib.fits.ranks import by_samples, fit_runs
 from pmflib.fits.ranks.sample_fits import fit_samples
-from pmflib.store.artefacts import Reference
 from pmflib.store.lineage import trace
-from pmflib_flows import etl
 from pmflib_tasks.selection import select as stage
 from pmflib_tasks.selection.select import COMPARISONS, select, settle
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.order import list_steps
+from pmflib_tasks.steps import Walk
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 
 SIZES = (3, 2, 4, 2)
@@ -78,21 +78,17 @@ def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):
         fit.fn(config, counts)
 
 
-def test_run_to_model__chooses_the_rank_on_the_way(counted, workers, monkeypatch):
+def test_walk__chooses_the_rank_on_the_way(counted, workers):
     config, _, _ = counted(600)
-    for name in ("ingest", "count", "select", "fit", "refine"):
-        monkeypatch.setattr(etl, name, getattr(etl, name).fn)
-    stages: dict[str, Reference] = {}
-    etl.run_to_counts(config, workers, stages)
-    etl.run_to_model(config, workers, stages, {})
-    assert list(stages) == ["dataset", "counts", "rank", "start", "model"]
-    chosen = summary_of(config, stages["rank"])["rank"]
-    assert summary_of(config, stages["model"])["rank"] == chosen
+    walk = Walk(config, list_steps(), workers)
+    walk.reach("counts", "model")
+    assert list(walk.stages) == ["dataset", "counts", "rank", "start", "model"]
+    chosen = summary_of(config, walk.stages["rank"])["rank"]
+    assert summary_of(config, walk.stages["model"])["rank"] == chosen
     fixed = config.model_copy(update={"model": config.model.model_copy(update={"rank": 3})})
-    stages = {}
-    etl.run_to_counts(fixed, workers, stages)
-    etl.run_to_model(fixed, workers, stages, {})
-    assert "rank" not in stages
+    walk = Walk(fixed, list_steps(), workers)
+    walk.reach("counts", "model")
+    assert "rank" not in walk.stages
 
 
 def test_select__a_choice_that_was_killed_goes_on_from_its_fits(counted, workers, monkeypatch):

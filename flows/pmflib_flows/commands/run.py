@@ -65,14 +65,14 @@ def run(
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or its last labels, and the artefacts of its stages."""
-    from pmflib.apps.crowd.stored.summaries import LabelSummary
     from pmflib.store.care.collection import list_unfinished
     from pmflib.store.model_history import describe_live
     from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
-    from pmflib_flows.run_tables import make_labels_table, show_run
+    from pmflib_flows.run_tables import draw_sections, show_run
     from pmflib_tasks.crowd.publish_labels import name_for_people
     from pmflib_tasks.erasure.certificates import describe_erasures
     from pmflib_tasks.gate.publish import locate_for_people
+    from pmflib_tasks.sections import list_sections
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -118,8 +118,9 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(f"Unfinished: {what} (UTC); run the same command again to continue it")
     for line in describe_erasure_state(erased):
         out.print(line)
-    if (found := LabelSummary.find(labels)) is not None:
-        out.print(make_labels_table(found))
+    if labels:
+        for part in draw_sections(list_sections(labels)):
+            out.print(part)
         out.print(f"  {labels['path']}")
     if facts:
         show_run(facts, as_json=False)

@@ -175,7 +175,8 @@ def crowd(
     from pmflib.store.care.exports import remember_export
     from pmflib.store.objects.local_files import find_local_path
     from pmflib_flows.crowd.crowd_flow import crowd_flow
-    from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
+    from pmflib_flows.run_tables import show_quarantine
+    from pmflib_tasks.crowd.label_sections import describe_agreement, describe_known
     from pmflib_tasks.stage import open_store
 
     with progress_shown(as_json):
@@ -222,9 +223,9 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     from pmflib.ingest.csv.sniffing import sniff_source
     from pmflib.ingest.options import make_source
     from pmflib.ingest.sources import find_sources
-    from pmflib_tasks.config import make_crowd
     from pmflib_tasks.config.loading import draft_config, relate, relate_path
     from pmflib_tasks.config.pipeline import draft_name
+    from pmflib_tasks.crowd.section import make_crowd
 
     if "source.path" not in given:
         raise ConfigError(
@@ -243,7 +244,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         relate(source, file.parent),
         rank=1,
         notes=[*notes, NOTE],
-        crowd=crowd,
+        sections={"crowd": crowd},
         on_duplicate=given.get("schema_.on_duplicate", "last"),
         seed=given.get("seed", 0),
         name=draft_name(file.parent),

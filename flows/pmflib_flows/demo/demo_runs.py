@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.apps.crowd.stored.summaries import LabelSummary
 from pmflib.apps.demo.demo import OPINION_SHARES as SHARES
 from pmflib.apps.demo.demo import (
     RANK,
@@ -29,11 +28,13 @@ from pmflib.store.run_records import find_live
 from pmflib.surveys.drafting.schema_draft import draft_schema
 from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.etl import etl
-from pmflib_flows.run_tables import describe_agreement, make_run_tables
+from pmflib_flows.run_tables import draw_sections
 from pmflib_flows.tables import make_table
-from pmflib_tasks.config import load_config, make_crowd
+from pmflib_tasks.config import load_config
 from pmflib_tasks.config.loading import draft_config
 from pmflib_tasks.config.pipeline import draft_name
+from pmflib_tasks.crowd.section import make_crowd
+from pmflib_tasks.sections import list_sections
 from pmflib_tasks.stage import open_store
 
 QUESTIONS = {
@@ -135,7 +136,7 @@ def _run_labels(folder: Path, n_tasks: int, seed: int, *, data_only: bool) -> De
     columns = {"sample": "task", "variable": "worker", "value": "label"}
     source = make_source({"path": "labels.csv", "layout": "long", **columns})
     config = folder / "pipeline.toml"
-    text = draft_config(source, rank=1, crowd=make_crowd({}), name=draft_name(folder))
+    text = draft_config(source, rank=1, sections={"crowd": make_crowd({})}, name=draft_name(folder))
     config.write_text(text, "utf-8")
     demo = DemoRun(int(crowd.task.size), str(config))
     if data_only:
@@ -164,17 +165,13 @@ def describe_demo(about: str, demo: DemoRun) -> Iterator[Any]:
     if not demo.facts:
         yield f"{demo.written_rows:,} rows; configuration: {demo.config}"
         return
+    yield from draw_sections(list_sections(demo.facts))
     if isinstance(demo.truth, LabelErrors):
-        for key in ("tasks", "labels", "workers", "classes"):
-            yield f"{key}: {demo.facts[key]}"
-        if (found := LabelSummary.find(demo.facts)) is not None:
-            yield from describe_agreement(found)
         yield (
             f"Tasks with a wrong label: {demo.truth.error:.1%}; by majority vote: {demo.truth.majority_error:.1%}"
         )
         yield f"Try: pmf status {demo.config}"
         return
-    yield from make_run_tables(demo.facts)
     if isinstance(demo.truth, ModelErrors):
         states = [(each.true, each.recovered, each.largest_error) for each in demo.truth.states]
         columns = ("true prior", "recovered", "largest error of a conditional probability")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pmflib.base.display.summary import DIGITS
 from pmflib.base.errors import ConfigError
 from pmflib.base.texts import show_text
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
-from pmflib_flows.tables import DIGITS, make_table
+from pmflib_flows.tables import make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Store

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pmflib.base.display.summary import DIGITS
 from pmflib.base.errors import StoreError
 from pmflib_flows.commands.history import find_recorded_name
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
-from pmflib_flows.tables import DIGITS, make_table
+from pmflib_flows.tables import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

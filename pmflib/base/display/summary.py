@@ -27,6 +27,9 @@ FIRST_ROWS = 10
 MOST_ROWS = 200
 """Maximum number of rows of a table in HTML, which a notebook saves in its file."""
 
+DIGITS = 12
+"""Digits of a digest that identify an artefact to people; `pmf log` takes them."""
+
 LEAST_WIDTH = 40
 """Minimum width of text, in characters."""
 

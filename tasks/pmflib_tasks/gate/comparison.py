@@ -24,7 +24,7 @@ from pmflib.store.sample_blocks import (
     read_blocks,
     scale_blocks,
 )
-from pmflib_tasks.margins.rake import compare_margins
+from pmflib_tasks.features import list_offers
 from pmflib_tasks.stages.evaluation import make_partition_seed
 
 MAX_ROUNDS = 20
@@ -242,7 +242,13 @@ def find_obstacle(store: Store, new: Reference, live: Reference) -> str:
     # with different held-out folds, one model would be evaluated on training data of the other
     if made is None or made.options.get("train") != entry.options.get("train"):
         return "other folds are held out than when the live model was made"
-    return compare_margins(store, made.inputs["dataset"], entry.inputs["dataset"])
+    return compare_datasets(store, made.inputs["dataset"], entry.inputs["dataset"])
+
+
+def compare_datasets(store: Store, one: Reference, other: Reference) -> str:
+    """Explain in a clause why models of two datasets cannot be compared; empty if they can."""
+    compared = (compare(store, one, other) for compare in list_offers("compare_datasets"))
+    return next(filter(None, compared), "")
 
 
 ModelKind = Literal["traits", "classes"]

@@ -11,11 +11,12 @@ from pmflib.fits.pair_agreement import PairAgreement
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import Outcome, find_live
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.features import list_offers
 from pmflib_tasks.gate.compare import pass_gate
 from pmflib_tasks.gate.comparison import have_same_parameters
-from pmflib_tasks.sites.pool import list_sites
 from pmflib_tasks.stage import open_store, stage
 from pmflib_tasks.stages.evaluate import evaluate
+from pmflib_tasks.stages.order import find_counts
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,14 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
         facts["rank"] = rank
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
-    if live is not None and (left := sorted(list_sites(store, live).keys() - config.sites.keys())):
-        # no comparison may keep counts that were withdrawn
-        reason = (
-            f"promoted, because {', '.join(left)} withdrew counts that the live model was fitted to"
-        )
+    if live is not None and (withdrawn := find_withdrawal(config, live)):
+        # no comparison may keep data that were withdrawn
+        reason = f"promoted, because {withdrawn}"
     elif live is not None and have_same_parameters(store, new, live):
         # its reference stays as well, because new data alone do not change the comparison of the next model
         outcome, chosen, reason = "unchanged", live, "the live model, unchanged"
     elif live is not None:
-        dataset, counts = stages["dataset"], stages.get("pooled", stages["counts"])
+        dataset, counts = stages["dataset"], find_counts(stages)
         decision = pass_gate(config, dataset, new, live, address)
         gate |= decision.numbers.to_json()
         if decision.is_comparable:
@@ -103,6 +102,11 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
             outcome, chosen = "kept", live
     report_progress("publish", 1, 1, reason)
     return Decision(outcome, reason, chosen, live, facts)
+
+
+def find_withdrawal(config: PipelineConfig, live: Reference) -> str:
+    """Explain in a clause why data that the live model was fitted to may not be used any more; empty if they may."""
+    return next(filter(None, (find(config, live) for find in list_offers("find_withdrawal"))), "")
 
 
 def locate_for_people(store: Store, live: Reference) -> dict[str, str]:

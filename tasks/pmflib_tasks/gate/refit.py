@@ -18,8 +18,8 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.gate.comparison import compare_datasets
 from pmflib_tasks.guards.findings import Finding
-from pmflib_tasks.margins.rake import compare_margins
 
 GROWN = 2.0
 """Growth of the number of observed cells, since the last fit from scratch, after which another is due: pseudo-count,
@@ -182,7 +182,7 @@ def plan_refit(
     is_same = made is not None and all(made.stages.get(name) == inputs[name] for name in inputs)
     obstacle = ""
     if made is not None and not is_same:
-        obstacle = compare_margins(store, inputs["dataset"], made.stages["dataset"])
+        obstacle = compare_datasets(store, inputs["dataset"], made.stages["dataset"])
         obstacle = obstacle or _find_obstacle(store, config, schema, made)
     return choose_refit(
         config.model.refresh_after,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.ingest.dataset.file_accounts import find_summary
 from pmflib.store.artefacts import Reference, Store
 from pmflib.surveys.margins.margins import read_margins
 from pmflib.surveys.margins.stored import rake_dataset
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.guards.findings import refuse_empty
+from pmflib_tasks.margins.section import MarginsConfig
+from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+from pmflib_tasks.steps import Step, Walk
 
 VERSION = 1
 
@@ -45,7 +51,8 @@ def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Refer
         As `pmflib.rake` does.
     """
     store, schema = open_store(config), load_schema(config)
-    given, bounds = config.margins, config.margins.bounds
+    given = config.section(MarginsConfig)
+    bounds = given.bounds
     tables: list[Any] = [given.tables] if given.tables else []
     tables += map(config.resolve, given.files)
     margins = read_margins(tables, schema)[1]
@@ -71,3 +78,33 @@ def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Refer
         write=write,
     )
     return entry.reference
+
+
+def run_rake(walk: Walk) -> Reference:
+    """Rake the dataset of a run.
+
+    Raises
+    ------
+    SourceError
+        If it holds no answer.
+    """
+    dataset = walk.stages["dataset"]
+    refuse_empty(DatasetAccount.from_json(find_summary(open_store(walk.config), dataset)))
+    walk.stages["encoded"] = dataset
+    return rake(walk.config, dataset, walk.address)
+
+
+def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
+    """Plan raking, which follows the encoding of the rows."""
+    yield PlannedStage("rake", "ingest", sizes.config.section(MarginsConfig).are_known)
+
+
+STEPS = (
+    Step(
+        "dataset",
+        run_rake,
+        applies=lambda walk: walk.config.section(MarginsConfig).are_known,
+        original="encoded",
+    ),
+)
+"""Raked weights take the place of those of the dataset."""

@@ -31,6 +31,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.gate.value_errors import list_error_rows
 from pmflib_tasks.stages.evaluation import SCORES
+from pmflib_tasks.stages.order import find_counts
 from pmflib_tasks.target.target_report import TargetReport
 
 STATE_LEVELS = 20
@@ -288,7 +289,7 @@ def gather_model(
     if model.schema.n_levels > MAX_LEVELS:
         kept = pick_variables(model.schema, level_counts, MAX_LEVELS)
     offsets = Schema(tuple(model.schema[index] for index in kept.tolist())).offsets
-    counts = stages.get("pooled", stages["counts"])
+    counts = find_counts(stages)
     found, path = measure_associations(model, kept), store.locate(counts) / "pairs"
     folds = range(load_shape(path)[1])
     counted = load_groups(path, [folds], kept).to_samples()

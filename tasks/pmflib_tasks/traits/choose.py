@@ -14,6 +14,9 @@ from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.gate.comparison import ModelChoice, choose_model, compare_stored
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
+from pmflib_tasks.stages.order import REFINE
+from pmflib_tasks.steps import Step, Walk
+from pmflib_tasks.traits.fit_traits import explain_refusal, fit_traits, has_traits
 
 VERSION = 1
 
@@ -83,3 +86,58 @@ def choose(
     )
     report_progress("choose", 1, 1, entry.summary["choice"]["reason"])
     return entry.reference
+
+
+def continues_traits(walk: Walk) -> bool:
+    """Whether the live model, which the model of a run starts from, has traits."""
+    start = walk.refit.start
+    return start is not None and has_traits(walk.config, start)
+
+
+def run_fit_traits(walk: Walk) -> Reference:
+    """Fit traits; a warm start uses the settings of the live model."""
+    start = walk.refit.start
+    if start is not None:
+        walk.stages["start"] = start
+    return fit_traits(walk.config, walk.stages["dataset"], start, walk.address)
+
+
+def run_choice(walk: Walk) -> Reference:
+    """Fit latent classes and, unless there is a reason against them, traits, and choose the better model.
+
+    Where the live model has traits, these are fitted alone. The stages start and rank belong to the run if the model
+    has latent classes, which were made from them.
+    """
+    config, dataset, stages = walk.config, walk.stages["dataset"], walk.stages
+    refusal = explain_refusal(config, dataset, walk.refit.start, walk.address)
+    if continues_traits(walk) and not refusal:
+        return run_fit_traits(walk)
+    classes = walk.branch()
+    classes.take(REFINE)
+    stages["classes"] = classes.stages["model"]
+    if not refusal:
+        stages["traits"] = fit_traits(config, dataset, None, walk.address)
+    both = stages["classes"], stages.get("traits")
+    model = choose(config, dataset, *both, refusal, walk.address)
+    if not has_traits(config, model):
+        stages |= {name: each for name, each in classes.stages.items() if name not in stages}
+    return model
+
+
+STEPS = (
+    Step(
+        "model",
+        run_choice,
+        needs=("dataset", "counts"),
+        applies=lambda walk: (
+            walk.config.compares_traits and (walk.refit.start is None or continues_traits(walk))
+        ),
+    ),
+    Step(
+        "model",
+        run_fit_traits,
+        needs=("dataset",),
+        applies=lambda walk: walk.config.has_traits or continues_traits(walk),
+    ),
+)
+"""Traits are fitted from scratch where they are asked for or compared, and go on where the live model has them."""

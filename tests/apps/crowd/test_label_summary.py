@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pmflib.apps.crowd.stored.summaries import LabelSummary
-from pmflib_flows.run_tables import describe_agreement
+from pmflib_tasks.crowd.label_sections import describe_agreement
 
 SUMMARY = LabelSummary(7, 20, 3, ["cat", "dog"], [0.6, 0.4], 0.5, 9, converged=True)
 

@@ -1,0 +1,139 @@
+"""The stages of every run, with what they need and give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.store.artefacts import Reference
+from pmflib.store.run_records import find_last_run, find_run_of
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.features import list_offers
+from pmflib_tasks.guards.findings import accept, condense, hold_back, refuse_empty
+from pmflib_tasks.guards.quality import check_quality, read_findings
+from pmflib_tasks.selection.select import select, settle
+from pmflib_tasks.stage import load_schema, open_store
+from pmflib_tasks.stages.count import count
+from pmflib_tasks.stages.evaluate import evaluate
+from pmflib_tasks.stages.fit import fit
+from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.refine import refine
+from pmflib_tasks.steps import Step, Walk, find_current
+
+
+def run_ingest(walk: Walk) -> Reference:
+    """Encode the sources, upon the dataset of the last run."""
+    config = walk.config
+    for check in list_offers("check_run"):
+        check(config, load_schema(config))
+    base = walk.find_original("dataset", walk.base)
+    return ingest(config, walk.address, base=base, rehash=walk.rehash)
+
+
+def run_count(walk: Walk) -> Reference:
+    """Count pairs, upon the counts of the last run unless steps changed the dataset of either run."""
+    changed = (step.original for step in walk.steps if step.gives == "dataset" and step.original)
+    # what they change depends on all samples
+    is_changed = any(name in walk.stages or name in walk.base for name in changed)
+    base = None
+    if walk.base and not is_changed:
+        base = walk.base["dataset"], walk.base["counts"]
+    return count(walk.config, walk.stages["dataset"], walk.address, base)
+
+
+def run_guards(walk: Walk) -> Reference:
+    """Run the quality checks, and record their findings.
+
+    Raises
+    ------
+    SourceError
+        If there are no usable data; this is never accepted.
+    QualityError
+        If a check stops the run.
+    """
+    config, store, stages = walk.config, open_store(walk.config), walk.stages
+    live_run = None if walk.live is None else find_run_of(store, config.name, walk.live)
+    last_run = find_last_run(store, config.name)
+    made = stages["quality"] = check_quality(
+        config, stages["dataset"], stages["counts"], live_run, last_run
+    )
+    findings = read_findings(config, made)
+    if walk.accepted:
+        findings = accept(findings)
+    walk.facts["quality"] = [asdict(each) for each in condense(findings)]
+    check_answers(walk)
+    hold_back(findings)
+    return made
+
+
+def check_answers(walk: Walk) -> None:
+    """Refuse a dataset without any answer."""
+    entry = open_store(walk.config).find(walk.stages["dataset"].identity)
+    if entry is not None:
+        refuse_empty(DatasetAccount.from_json(entry.summary))
+
+
+def settle_config(walk: Walk) -> PipelineConfig:
+    """Return the configuration with rank and dependence as they were selected, if they were."""
+    rank = walk.stages.get("rank")
+    return walk.config if rank is None else settle(walk.config, rank)
+
+
+def run_select(walk: Walk) -> Reference:
+    """Select rank and dependence."""
+    return select(walk.config, walk.stages["dataset"], walk.stages["counts"], walk.address)
+
+
+def run_warm_start(walk: Walk) -> Reference:
+    """Start from the live model."""
+    assert walk.refit.start is not None
+    return walk.refit.start
+
+
+def run_fit(walk: Walk) -> Reference:
+    """Make a start from the counts."""
+    return fit(settle_config(walk), walk.stages["counts"], walk.stages.get("rank"))
+
+
+def run_refine(walk: Walk) -> Reference:
+    """Refine latent classes by EM."""
+    dataset, counts, start = (walk.stages[name] for name in REFINE.needs)
+    return refine(settle_config(walk), dataset, counts, start, walk.address)
+
+
+def run_evaluate(walk: Walk) -> Reference:
+    """Score the model on held-out samples, and against the counts that it was fitted with."""
+    counts, stages = walk.find_current("counts"), walk.stages
+    return evaluate(walk.config, stages["dataset"], counts, stages["model"], walk.address)
+
+
+REFINE = Step("model", run_refine, needs=("dataset", "counts", "start"))
+"""Latent classes."""
+
+STEPS = (
+    Step("dataset", run_ingest),
+    Step("counts", run_count, needs=("dataset",)),
+    Step("quality", run_guards, needs=("dataset", "counts")),
+    Step(
+        "rank",
+        run_select,
+        needs=("dataset", "counts"),
+        applies=lambda walk: walk.config.model.rank == "auto",
+    ),
+    Step("start", run_warm_start, applies=lambda walk: walk.refit.start is not None),
+    Step("start", run_fit, needs=("counts",), uses=("rank",)),
+    REFINE,
+    Step("scores", run_evaluate, needs=("dataset", "counts", "model")),
+)
+"""The steps of every run."""
+
+
+def list_steps() -> list[Step]:
+    """List all steps: those of features, which are asked first, and those of every run."""
+    return [*(step for steps in list_offers("steps") for step in steps), *STEPS]
+
+
+def find_counts(stages: Mapping[str, Reference]) -> Reference:
+    """Find the counts that the model of a run was fitted with and is judged by."""
+    return find_current("counts", stages, list_steps())

@@ -1,0 +1,8 @@
+"""Models fitted to a target: what the feature adds to the pipeline."""
+
+from pmflib_tasks.feature import Feature, Place
+
+FEATURE = Feature(
+    "target",
+    sections=Place("pmflib_tasks.target.target_sections:describe_target"),
+)

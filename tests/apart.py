@@ -1,0 +1,468 @@
+"""Whether the core, and every other feature, lives without a feature: `make apart`.
+
+In a copy of the tree a feature is deleted: its folder, the folders of its name of tasks, flows and tests, its page, and
+its lines in `pmflib.features` and the tables of `pmflib`; with it the features of higher wings that import it, as they
+may. What is left must import nothing of it, be importable, keep the contracts of imports, and pass its nearest tests.
+Then all features are deleted at once, and the core must pass its tests and run a pipeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grimp
+
+from pmflib.features import FEATURES
+from tests.choose_tests import Imports, choose, read_seconds
+
+ROOT = Path(__file__).parents[1]
+WINGS = tuple(dict.fromkeys(name.split(".")[1] for name in FEATURES))
+"""Folders of features, the lowest first."""
+PACKAGES = ("pmflib", "pmflib_tasks", "pmflib_flows")
+PAGES = {
+    "checks": ("class-tests",),
+    "crowd": ("library-crowd", "howto-nightly-labels", "howto-tags", "tutorial-labels"),
+    "design": ("weights",),
+    "drafting": ("drafts",),
+    "errors": ("confidence",),
+    "estimators": ("estimators", "howto-classifier"),
+    "forests": ("dependence",),
+    "imputation": ("imputation",),
+    "margins": ("margins",),
+    "panels": ("waves",),
+    "planning": ("plan",),
+    "recommending": ("tutorial-recommend",),
+    "scoring": ("scoring",),
+    "sites": ("tutorial-sites",),
+    "statistics_files": ("tutorial-spss",),
+    "target": ("targets",),
+    "three_steps": ("three-steps",),
+}
+"""Pages of a feature whose name is not that of the feature."""
+TEST_SECONDS = 60.0
+"""Of tests, one after another, beside each feature that is deleted."""
+EVERYTHING = "all features"
+
+
+def find_feature(module: str) -> str:
+    """Feature that a module belongs to, in any of the packages; "" for the core."""
+    parts = module.split(".")
+    if parts[0] == "pmflib":
+        name = ".".join(parts[:3])
+        return name if name in FEATURES else ""
+    folders = {each.rpartition(".")[2]: each for each in FEATURES}
+    return folders.get(parts[1], "") if len(parts) > 1 else ""
+
+
+def find_wing(feature: str) -> int:
+    """Height of a feature's wing."""
+    return WINGS.index(feature.split(".")[1])
+
+
+@dataclass
+class Arrow:
+    """An import, or a text that names a module."""
+
+    module: str
+    target: str
+
+
+def list_arrows(root: Path) -> list[Arrow]:
+    """What modules import of features, in every form, and the modules of features that their texts name."""
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    arrows = [
+        Arrow(module, target)
+        for module in sorted(graph.modules)
+        for target in sorted(graph.find_modules_directly_imported_by(module))
+        if find_feature(target)
+    ]
+    # tables and faces, whose lines go with a feature
+    faces = {f"{package}.features" for package in PACKAGES}
+    faces |= {"pmflib", *(f"pmflib.{wing}" for wing in WINGS)}
+    for module in sorted(graph.modules):
+        path = root / Path(*module.split("."))
+        for top in ("", "tasks", "flows"):
+            path = (root / top / Path(*module.split("."))).with_suffix(".py")
+            if path.exists() and module not in faces:
+                arrows += [Arrow(module, target) for target in _list_named(path, graph.modules)]
+    return [each for each in arrows if each.module not in faces]
+
+
+def _list_named(path: Path, modules: Collection[str]) -> Iterator[str]:
+    """Modules of features that texts of a file name as "module:name" or "module"."""
+    tree = ast.parse(path.read_bytes())
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.partition(":")[0]
+            if id(node) not in docstrings and name in modules and find_feature(name):
+                yield name
+
+
+def find_dependents(feature: str, arrows: Collection[Arrow]) -> list[str]:
+    """Features of higher wings that go with one, because they import it, or one that goes."""
+    gone = [feature]
+    for each in gone:
+        users = {find_feature(a.module) for a in arrows if find_feature(a.target) == each}
+        gone += sorted(
+            user
+            for user in users
+            if user and user not in gone and find_wing(user) > find_wing(each)
+        )
+    return gone[1:]
+
+
+def copy_tree(folder: Path) -> None:
+    """Copy what git knows, or would."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def delete(folder: Path, features: Collection[str]) -> int:
+    """Delete features from a copy; the number of lines of code that are gone."""
+    n_lines = 0
+    for feature in features:
+        _, wing, name = feature.split(".")
+        for place in (
+            f"pmflib/{wing}/{name}",
+            f"tasks/pmflib_tasks/{name}",
+            f"flows/pmflib_flows/{name}",
+        ):
+            paths = sorted((folder / place).rglob("*.py"))
+            n_lines += sum(path.read_bytes().count(b"\n") for path in paths)
+            shutil.rmtree(folder / place, ignore_errors=True)
+        shutil.rmtree(folder / "tests" / wing / name, ignore_errors=True)
+        pages = [*PAGES.get(name, ()), name.replace("_", "-")]
+        for page in pages:
+            (folder / "docs" / f"{page}.md").unlink(missing_ok=True)
+        _drop_lines(folder / "docs" / "index.md", rf"^({'|'.join(map(re.escape, pages))})$")
+        _drop_lines(folder / "pmflib" / "features.py", rf'"pmflib\.{wing}\.{name}"')
+        for face in (folder / "pmflib" / "__init__.py", folder / "pmflib" / wing / "__init__.py"):
+            _delete_names(face, feature)
+        for table in ("tasks/pmflib_tasks/features.py", "flows/pmflib_flows/features.py"):
+            _delete_declarations(folder / table, name)
+        _drop_lines(folder / "pyproject.toml", rf'^  ".*\bpmflib\.{wing}\.{name}\b.*->.*",$')
+        _drop_lines(folder / "pyproject.toml", rf'^  ".*-> pmflib\.{wing}\.{name}\b.*",$')
+        _drop_lines(
+            folder / "pyproject.toml", rf'^  ".*\b(pmflib_tasks|pmflib_flows)\.{name}\b.*",$'
+        )
+        text = (folder / "pyproject.toml").read_text("utf-8")
+        text = re.sub(rf'(, )?"pmflib\.{wing}\.{name}"(?=[,\]])', "", text).replace("[, ", "[")
+        (folder / "pyproject.toml").write_text(text, "utf-8")
+    return n_lines
+
+
+def _drop_lines(path: Path, pattern: str) -> None:
+    if path.exists():
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if not re.search(pattern, line.rstrip("\n"))]
+        path.write_text("".join(kept), "utf-8")
+
+
+def _delete_names(path: Path, feature: str) -> None:
+    """Delete the names of a feature from the tables and imports of a face of the library."""
+    text = path.read_text("utf-8")
+    wing, _, name = feature.rpartition(".")
+    names = re.findall(rf'^    "(\w+)": "{re.escape(feature)}[".]', text, flags=re.M)
+    for pattern in (
+        rf"^    from {re.escape(feature)}(\.[\w.]+)? import (\([^)]*\)|.*)\n",
+        rf"^    from {re.escape(wing)} import {name}\n",
+        rf'^    "\w+": "{re.escape(feature)}(\.[\w.]+)?",\n',
+        *(rf'^    "{each}",\n' for each in names),
+    ):
+        text = re.sub(pattern, "", text, flags=re.M)
+    path.write_text(text, "utf-8")
+
+
+def _delete_declarations(path: Path, name: str) -> None:
+    """Delete the declarations of a feature of the pipeline from a table of them."""
+    text = path.read_text("utf-8")
+    pattern = rf"^from pmflib_\w+\.{name}\.[\w.]+ import \w+ as (\w+)\n"
+    for alias in re.findall(pattern, text, flags=re.M):
+        text = re.sub(rf"^    {alias},\n|\b{alias}, |, {alias}\b", "", text, flags=re.M)
+    path.write_text(re.sub(pattern, "", text, flags=re.M), "utf-8")
+
+
+IMPORT_ALL = """
+import importlib, json, os, sys, pathlib
+broken = {}
+for top, base in (("pmflib", "."), ("pmflib_tasks", "tasks"), ("pmflib_flows", "flows")):
+    for path in sorted(pathlib.Path(base, top).rglob("*.py")):
+        name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+        if name.endswith("__main__"):
+            continue
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            broken[name] = f"{type(error).__name__}: {error}"
+import pmflib
+assert pathlib.Path(pmflib.__file__).is_relative_to(os.getcwd()), pmflib.__file__
+for name in pmflib.__all__:
+    try:
+        getattr(pmflib, name)
+    except Exception as error:
+        broken["pmflib." + name] = f"{type(error).__name__}: {error}"
+print(json.dumps(broken))
+"""
+"""Imports every module of a copy; prints those that cannot be imported, and why."""
+
+SMOKE = """
+import sys
+from pathlib import Path
+import numpy as np
+from pmflib.schema import Schema, Variable
+from pmflib_flows.cli import main
+rng = np.random.default_rng(0)
+side = rng.integers(0, 2, (500, 1))
+codes = np.where(rng.random((500, 4)) < 0.8, side, 1 - side)
+Path("data").mkdir()
+lines = ["a,b,c,d", *(",".join(map(str, row)) for row in codes.tolist())]
+Path("data/rows.csv").write_text("\\n".join(lines) + "\\n")
+Schema(tuple(Variable(name, ("0", "1")) for name in "abcd")).save("schema.json")
+Path("pipeline.toml").write_text('''
+name = "core"
+schema = "schema.json"
+[source]
+path = "data"
+layout = "wide"
+[model]
+rank = 2
+''')
+sys.argv = ["pmf", "run", "pipeline.toml"]
+main()
+"""
+"""What `pmf run` does with a small wide CSV and a schema that is given, without any feature."""
+
+
+@dataclass
+class Finding:
+    """What was found of a feature that was deleted.
+
+    Parameters
+    ----------
+    feature
+        Its package.
+    gone
+        Features that went with it.
+    arrows
+        Imports and texts that are left and name it.
+    n_lines
+        Lines of code deleted.
+    broken
+        Modules that no longer import, and why.
+    contracts
+        What import-linter says; "" if it is content.
+    tests
+        Numbers of tests that passed, failed, and of files that were not collected.
+    smoke
+        Last line of a pipeline that did not run.
+    """
+
+    feature: str
+    gone: Collection[str] = ()
+    arrows: Collection[Arrow] = ()
+    n_lines: int = 0
+    broken: Mapping[str, str] = field(default_factory=dict)
+    contracts: str = ""
+    tests: tuple[int, int, int] | None = None
+    smoke: str = ""
+
+    @property
+    def is_green(self) -> bool:
+        """Whether nothing misses the feature."""
+        is_whole = not (self.arrows or self.broken or self.contracts or self.smoke)
+        return is_whole and (self.tests is None or not any(self.tests[1:]))
+
+    def describe(self) -> str:
+        """A row of the table."""
+        tests = "{}/{}/{}".format(*self.tests) if self.tests else "-"
+        name = self.feature.removeprefix("pmflib.")
+        said = "apart" if self.is_green else self._find_first()
+        return (
+            f"{name:26}{self.n_lines:8}{len(self.arrows):8}{len(self.broken):8}{tests:>14}  {said}"
+        )
+
+    def _find_first(self) -> str:
+        if self.arrows:
+            first = next(iter(self.arrows))
+            return f"{first.module} names {first.target}"
+        if self.broken:
+            return "{}: {}".format(*next(iter(self.broken.items())))
+        return self.contracts or self.smoke or "tests fail"
+
+
+def examine(
+    features: Collection[str],
+    title: str,
+    arrows: Collection[Arrow],
+    *,
+    only_imports: bool,
+    seconds: float,
+    parallel: int,
+) -> Finding:
+    """Delete features, and see what misses them."""
+    gone = list(features)
+    for feature in features:
+        gone += [each for each in find_dependents(feature, arrows) if each not in gone]
+    left = [
+        each
+        for each in arrows
+        if find_feature(each.target) in gone and find_feature(each.module) not in gone
+    ]
+    found = Finding(title, gone[len(features) :], left)
+    with tempfile.TemporaryDirectory(prefix="apart-") as name:
+        folder = Path(name)
+        copy_tree(folder)
+        found.n_lines = delete(folder, gone)
+        done = _run(folder, [sys.executable, "-c", IMPORT_ALL])
+        try:
+            found.broken = json.loads(done.stdout.splitlines()[-1])
+        except (IndexError, ValueError):
+            found.broken = {"pmflib": _take_last(done.stderr)}
+        if only_imports:
+            return found
+        linted = _run(folder, [str(Path(sys.executable).with_name("lint-imports")), "--no-logo"])
+        if linted.returncode:
+            found.contracts = "contracts of imports: " + _take_last(linted.stdout + linted.stderr)
+        is_all = title == EVERYTHING
+        files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
+        found.tests = run_tests(folder, files, parallel)
+        if is_all:
+            (folder / "smoke").mkdir()
+            smoke = _run(folder, [sys.executable, "-c", SMOKE], folder / "smoke")
+            if smoke.returncode:
+                found.smoke = "pmf run: " + _take_last(smoke.stderr + smoke.stdout)
+    return found
+
+
+def _run(
+    folder: Path, command: list[str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join(str(folder / top) for top in (".", "tasks", "flows"))
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        command, cwd=cwd or folder, env=environment, capture_output=True, text=True
+    )
+
+
+def _take_last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no output"
+
+
+def list_core_tests(folder: Path) -> list[str]:
+    """Test files of the rooms of the core."""
+    rooms = sorted(path.parent.name for path in (folder / "pmflib").glob("*/__init__.py"))
+    kept = [room for room in rooms if room not in WINGS and (folder / "tests" / room).is_dir()]
+    return [f"tests/{room}" for room in kept]
+
+
+def _choose_tests(folder: Path, left: Collection[Arrow], seconds: float) -> list[str]:
+    """Test files nearest to what named the feature, to the tables that lost a line, and to the hooks."""
+    imports = Imports(folder)
+    changed = {"pmflib/features.py", "pmflib/__init__.py", "pmflib/base/hooks.py"}
+    for arrow in left:
+        path = imports.paths.get(arrow.module)
+        if path is not None:
+            changed.add(path.relative_to(folder).as_posix())
+    return choose(imports, sorted(changed), read_seconds(ROOT), seconds)[0]
+
+
+def run_tests(folder: Path, files: Collection[str], parallel: int) -> tuple[int, int, int]:
+    """Run test files of a copy; how many tests passed, how many failed, and how many files were not collected."""
+    if not files:
+        return 0, 0, 0
+    report = folder / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["--continue-on-collection-errors", f"--junitxml={report}", *files]
+    if parallel > 1:
+        command += ["-n", str(parallel), "--dist", "loadfile"]
+    _run(folder, command)
+    if not report.exists():
+        return 0, 0, len(files)
+    passed = failed = uncollected = 0
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        if "error" in kinds and not case.get("classname"):
+            uncollected += 1
+        elif kinds & {"error", "failure"}:
+            failed += 1
+        elif "skipped" not in kinds:
+            passed += 1
+    return passed, failed, uncollected
+
+
+def list_test_arrows() -> dict[str, list[str]]:
+    """Features that each test file outside the wings imports by itself."""
+    imports = Imports(ROOT)
+    found: dict[str, list[str]] = {}
+    for name, path in imports.paths.items():
+        parts = name.split(".")
+        if parts[0] != "tests" or parts[1] in WINGS or not path.name.startswith("test_"):
+            continue
+        named = {find_feature(each) for each in imports.list_used(name)} - {""}
+        if named:
+            found[path.relative_to(ROOT).as_posix()] = sorted(named)
+    return found
+
+
+def main() -> None:
+    """Delete each feature in turn and then all; the exit code is 0 only if nothing misses any of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--feature", help="Name of one feature, such as traits.")
+    parser.add_argument("--imports", action="store_true", help="Check imports alone.")
+    parser.add_argument(
+        "--tests", action="store_true", help="List core tests that import features."
+    )
+    parser.add_argument("--seconds", type=float, default=TEST_SECONDS, help="Of tests by feature.")
+    parser.add_argument("--parallel", type=int, default=1, help="Processes of tests.")
+    given = parser.parse_args()
+    if given.tests:
+        arrows_of_tests = list_test_arrows()
+        for file, features in arrows_of_tests.items():
+            print(file, *(each.removeprefix("pmflib.") for each in features))
+        sys.exit(bool(arrows_of_tests))
+    named = [each for each in FEATURES if given.feature in (None, each.rpartition(".")[2], each)]
+    if not named:
+        parser.error(f"there is no feature {given.feature!r}; there are {', '.join(FEATURES)}")
+    arrows = list_arrows(ROOT)
+    options = {"only_imports": given.imports, "seconds": given.seconds, "parallel": given.parallel}
+    print(f"{'feature':26}{'lines':>8}{'arrows':>8}{'broken':>8}{'tests p/f/n':>14}", flush=True)
+    jobs = [([each], each) for each in named]
+    if given.feature is None:
+        jobs.append((list(FEATURES), EVERYTHING))
+    are_green = True
+    for features, title in jobs:
+        found = examine(features, title, arrows, **options)
+        print(found.describe(), flush=True)
+        if found.gone:
+            names = (each.removeprefix("pmflib.") for each in found.gone)
+            print(f"{'':26}  with {', '.join(names)}", flush=True)
+        are_green &= found.is_green
+    sys.exit(not are_green)
+
+
+if __name__ == "__main__":
+    main()
