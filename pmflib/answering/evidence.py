@@ -123,7 +123,9 @@ class Evidence:
             )
         if design is not None:
             if not isinstance(design, Variance):
-                raise PmfError(f"design is {design!r}; give a pmflib.SurveyDesign")
+                raise PmfError(
+                    f"design is of type {type(design).__name__}; give a pmflib.SurveyDesign"
+                )
             if design.n_rows != len(codes):
                 raise PmfError(
                     f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"

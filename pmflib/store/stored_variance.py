@@ -21,10 +21,10 @@ from pmflib.store.sample_blocks import (
     read_sampling_units,
 )
 
-DESIGNS = ("raking", "replicates", "psu")
-"""Entries of the content of a dataset, and of the options of its source, that say that weights alone do not tell how
-its samples vary. The first of them counts; what reads it is offered under its name by the hook "stored_designs": a
-function of all these entries that returns a `StoredVariance`, or None if weights tell after all."""
+DESIGNS = ("replicates", "psu")
+"""Options of a source with which weights alone do not tell how its samples vary. What reads one is offered under its
+name by the hook "stored_designs", and so is what reads the entry of a reweighted dataset: a function of all options and
+entries that returns a `StoredVariance`, or None if weights tell after all."""
 
 
 class StoredVariance(Protocol):
@@ -63,20 +63,22 @@ def open_variance(store: Store, dataset: Reference) -> StoredVariance | None:
         If the dataset is not in the store, or damaged; or if nothing in this installation reads its design.
     """
     # with it comes pyarrow.compute, which takes longer to load than the rest of this package
-    from pmflib.store.dataset import read_content
+    from pmflib.store.dataset import OWN_CONTENT, read_content
 
     content = read_content(store, dataset)
-    described = content["origin"].get("source", {}) | content
-    name = next((each for each in DESIGNS if each in described), None)
-    if name is None:
+    source = content["origin"].get("source", {})
+    # weights that are not those of the source have a design of their own
+    names = [*(content.keys() - OWN_CONTENT), *(each for each in DESIGNS if each in source)]
+    if not names:
         return None
+    name = names[0]
     offers = find_offers("stored_designs")
     if name not in offers:
         raise StoreError(
             f"dataset {dataset.path} has a sampling design ({name}), which this installation of pmflib cannot read; "
             "add the feature that reads it to pmflib.features.FEATURES"
         )
-    opened: StoredVariance | None = offers[name](described)
+    opened: StoredVariance | None = offers[name](source | content)
     return opened
 
 

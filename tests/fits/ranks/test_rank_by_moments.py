@@ -34,13 +34,13 @@ def test_sum_moments__is_the_whole_and_the_same_bits_on_workers(stored, thread_c
 @pytest.mark.parametrize("method", ["generators", "support_union"])
 def test_select_nmf_rank__finds_the_planted_components_and_their_rows(method):
     matrix = draw_columns(20, 10_000)
-    found = pmf.select_nmf_rank(matrix, method=method)
+    found = pmf.fits.select_nmf_rank(matrix, method=method)
     assert found.rank == 10
     assert found.method == method
     if method == "generators":
         np.testing.assert_array_equal(found.rows, np.arange(10))
         # the unit of the matrix does not matter
-        assert pmf.select_nmf_rank(1000 * matrix).rank == 10
+        assert pmf.fits.select_nmf_rank(1000 * matrix).rank == 10
     else:
         assert found.rows.size == 10
         assert found.support.converged
@@ -54,24 +54,24 @@ def test_select_nmf_rank__a_stored_matrix_is_the_same_in_parts_and_on_workers(
     group.create_array("matrix", shape=matrix.shape, chunks=(12, 500), dtype="f8")[...] = matrix
     path = tmp_path / "group" / "matrix"
     for method in ("generators", "support_union"):
-        whole = pmf.select_nmf_rank(matrix, method=method)
-        stored = pmf.select_nmf_rank(str(path), method=method)
-        spread = pmf.select_nmf_rank(path, method=method, client=thread_client)
+        whole = pmf.fits.select_nmf_rank(matrix, method=method)
+        stored = pmf.fits.select_nmf_rank(str(path), method=method)
+        spread = pmf.fits.select_nmf_rank(path, method=method, client=thread_client)
         assert whole.rows.tolist() == stored.rows.tolist() == spread.rows.tolist()
 
 
 def test_select_nmf_rank__columns_of_one_sum_take_weights():
     matrix = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 5000).T
     with pytest.raises(pmf.PmfError, match="weights"):
-        pmf.select_nmf_rank(matrix, method="support_union")
+        pmf.fits.select_nmf_rank(matrix, method="support_union")
     weights = [0.1, 0.5, 0.7, 0.9]
-    assert pmf.select_nmf_rank(matrix, method="support_union", weights=weights).rank <= 4
+    assert pmf.fits.select_nmf_rank(matrix, method="support_union", weights=weights).rank <= 4
 
 
 def test_select_nmf_rank__refuses():
     with pytest.raises(pmf.PmfError, match="method"):
-        pmf.select_nmf_rank(np.eye(2), method="svd")  # type: ignore[arg-type]
+        pmf.fits.select_nmf_rank(np.eye(2), method="svd")  # type: ignore[arg-type]
     with pytest.raises(pmf.PmfError, match="matrix"):
-        pmf.select_nmf_rank(np.ones(3))
+        pmf.fits.select_nmf_rank(np.ones(3))
     with pytest.raises(pmf.PmfError, match="matrix"):
-        pmf.select_nmf_rank([[1.0, np.nan]])
+        pmf.fits.select_nmf_rank([[1.0, np.nan]])
