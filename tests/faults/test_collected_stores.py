@@ -90,7 +90,7 @@ def test_collect__killed_process(small_log: Path, tmp_path: Path) -> None:
 
     for number in range(60):
         store.build("thing", inputs={}, options={"n": number}, version=1, write=write)
-    for delay in (0.0, 0.01, 0.03, 0.1):
+    for delay in (0.0, 0.01, 0.03, 0.1, 0.3, 1.0):
         words = [sys.executable, "-c", COLLECT, "gc", str(path), "--keep-runs", "1"]
         words += ["--older-than", "0"]
         process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
