@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from pmflib.base.events import Notice, listen, send_event
 from pmflib.base.process_usage import ProcessUsage
 from pmflib.base.texts import mask_secrets
 from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.store.care.collection import GRACE_HOURS
 from pmflib.store.dataset import list_sources
 from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.leases import hold_lease
@@ -140,7 +142,7 @@ def record_run(
     ------
     The draft, to be filled in by the run; after the record is written, it has outcome, reason, live model and number.
     """
-    store, started = open_store(config), now()
+    store, started, began = open_store(config), now(), time.monotonic()
     name = name or (name_labelling(config.name) if action == "labels" else config.name)
     draft = RunDraft(action, None, None)
     usage = StageUsage()
@@ -151,6 +153,13 @@ def record_run(
             notices.append(notice)
 
     def write(events: RunEvents) -> None:
+        if (hours := (time.monotonic() - began) / 3600) > GRACE_HOURS:
+            send_event(
+                Notice(
+                    f"the run took {hours:.0f} hours, and `pmf gc` may delete what it used more than "
+                    f"{GRACE_HOURS:.0f} hours before; give --older-than {2 * hours:.0f} where both may run at a time"
+                )
+            )
         draft.facts["timings"] = usage.list_timings(events.list_seconds())
         if notices:
             draft.facts["notices"] = [

@@ -33,7 +33,6 @@ from pmflib.counts.stored_tables import (
 )
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BLOCK_COST,
     COUNTING_COARSENESS,
@@ -129,7 +128,7 @@ def take_rows(block: BlockReference, rows: IntArray) -> BlockReference:
     share = max(1, block.n_observed * rows.size // block.n_rows)
     weights = block.weights
     if weights is not None:
-        weights = sum_units(read_units(find_local_path(block.path))[rows], weights.decimals)
+        weights = sum_units(read_units(block.folder)[rows], weights.decimals)
     return replace(block, superseded=others, n_observed=share, weights=weights)
 
 

@@ -31,7 +31,6 @@ from pmflib.em.blocks import (
 )
 from pmflib.em.memory import choose_tasks, share_models
 from pmflib.store.file_digests import name_content
-from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BlockGroup,
     BlockReference,
@@ -490,7 +489,7 @@ class StoredBlocks(BlockSource):
         """Digest the block positions and the row positions within each block."""
         total = hashlib.sha256()
         for block in self.blocks:
-            name = name_content(find_local_path(block.path))
+            name = name_content(block.folder)
             total.update(f"{name} {block.start} {block.stop} {block.fold} ".encode())
             if block.superseded is not None:
                 total.update(block.superseded.astype(np.int64).tobytes())

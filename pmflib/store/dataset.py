@@ -89,7 +89,7 @@ class Layer:
     partition
         The partition.
     path
-        Absolute path or URL of its Zarr group, which `find_local_path` resolves on workers.
+        Absolute path or URL of its Zarr group, the same on every machine: see `folder`.
     first_key, last_key
         Inclusive range of the keys of its samples: see `pmflib.ingest.dataset.identifiers.make_keys`.
     blocks
@@ -106,6 +106,11 @@ class Layer:
     superseded: IntArray
 
     @property
+    def folder(self) -> Path:
+        """The Zarr group on this machine, where files are fetched when they are read."""
+        return find_local_path(self.path)
+
+    @property
     def n_rows(self) -> int:
         """Number of samples."""
         return sum(block.n_rows for block in self.blocks)
@@ -113,10 +118,10 @@ class Layer:
     def supersede(self, rows: IntArray) -> Layer:
         """Supersede more rows, int64, sorted."""
         gone = np.union1d(self.superseded, rows)
-        sample_counts = read_sample_counts(find_local_path(self.path))
+        sample_counts = read_sample_counts(self.folder)
         units = np.empty(0, np.int64)
         if any(block.weights is not None for block in self.blocks):
-            units = read_units(find_local_path(self.path))
+            units = read_units(self.folder)
         blocks = []
         for block in self.blocks:
             dropped = replace(block, superseded=_take_between(gone, block.start, block.stop))

@@ -1,4 +1,8 @@
-"""Leases: objects that processes keep touching while they work in a store."""
+"""Leases: objects that processes keep touching while they work in a store.
+
+They keep an erasure, and a collection in a bucket, from starting meanwhile, however long the work takes, and tell
+drafts of processes that were killed from those of others.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +46,6 @@ class Lease:
         Description for people; "" if the lease cannot be read.
     host, process
         Host name and process id, for people.
-    started
-        When it was taken, seconds since 1970 by the clock of the store's file system or server.
     age
         Seconds since the last touch, by the same clock.
     has_ended
@@ -55,7 +57,6 @@ class Lease:
     purpose: str
     host: str
     process: int
-    started: float
     age: float
     has_ended: bool = False
 
@@ -107,7 +108,7 @@ def keep_touched(objects: Objects, name: str, content: bytes) -> Iterator[None]:
 
 
 def list_leases(objects: Objects) -> list[Lease]:
-    """List the leases of a store, sorted by start, including expired ones that were not deleted yet."""
+    """List the leases of a store, oldest touch first, including expired ones that were not deleted yet."""
     # ages are by the clock of the file system or server, whichever hosts touch the leases
     known = [
         metadata
@@ -119,7 +120,7 @@ def list_leases(objects: Objects) -> list[Lease]:
     newest = max((metadata.touched for metadata in known), default=0.0)
     now = read_store_clock(objects, known) if others else newest
     found = call_in_parallel(lambda metadata: _read_lease(objects, metadata, now), known)
-    return sorted((lease for lease in found if lease), key=lambda lease: lease.started)
+    return sorted((lease for lease in found if lease), key=lambda lease: -lease.age)
 
 
 def read_store_clock(objects: Objects, known: Sequence[ObjectMetadata] = ()) -> float:
@@ -166,7 +167,6 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
             str(content["purpose"]),
             str(content["host"]),
             int(content["process"]),
-            float(content.get("started", touched)),
             now - touched,
             _has_ended(content),
         )
@@ -177,7 +177,7 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
         raise
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         # it was edited: only its age counts; or a power failure has emptied it, and with it ended its process
-        return Lease(name, "", "", 0, touched, now - touched, not written.strip(b"\0"))
+        return Lease(name, "", "", 0, now - touched, not written.strip(b"\0"))
 
 
 def _has_ended(content: Mapping[str, object]) -> bool:
@@ -217,16 +217,7 @@ class _OwnLease:
 
     objects: Objects
     content: bytes
-    held: float
     users: int = 1
-
-    def touch(self, name: str) -> None:
-        """Touch the lease; the first touch adds the time when it was taken."""
-        if _is_lease_name(name) and b'"started"' not in self.content:
-            started = self.objects.read_clock() - (time.monotonic() - self.held)
-            written = {**json.loads(self.content), "started": started}
-            self.content = json.dumps(written, sort_keys=True, ensure_ascii=False).encode()
-        self.objects.touch(name, self.content)
 
 
 class _Heart:
@@ -248,15 +239,13 @@ class _Heart:
                     lease.users += 1
                     return name
         name = f"{FOLDER}/{find_own_holder()}-{uuid.uuid4().hex[:8]}"
-        written: dict[str, object] = {
+        written = {
             "purpose": purpose,
             "host": platform.node(),
             "process": os.getpid(),
             "birth": _find_birth(str(os.getpid())),
             "space": find_process_space(),
         }
-        if objects.lists_cheaply:
-            written["started"] = objects.read_clock()
         content = json.dumps(written, sort_keys=True, ensure_ascii=False).encode()
         objects.touch(name, content)
         self.hold(objects, name, content)
@@ -264,7 +253,7 @@ class _Heart:
 
     def hold(self, objects: Objects, name: str, content: bytes) -> None:
         with self._condition:
-            self._leases[objects.address, name] = _OwnLease(objects, content, time.monotonic())
+            self._leases[objects.address, name] = _OwnLease(objects, content)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._touch_all, name="pmf-leases", daemon=True
@@ -308,7 +297,7 @@ class _Heart:
                 for (_, name), lease in self._leases.items():
                     # a full disk or a lost connection is reported by the work itself
                     with suppress(OSError, PmfError):
-                        lease.touch(name)
+                        lease.objects.touch(name, lease.content)
             self._thread = None
 
 

@@ -51,7 +51,7 @@ class BlockReference:
     Parameters
     ----------
     path
-        Path or URL of the partition, which `find_local_path` resolves on workers.
+        Path or URL of the partition, the same on every machine: see `folder`.
     start, stop
         Range of rows of the partition.
     fold
@@ -83,6 +83,11 @@ class BlockReference:
     weights: WeightSums | None = field(default=None, compare=False)
     scale: float | None = field(default=1.0, compare=False)
     reweighting: str | None = field(default=None, compare=False)
+
+    @property
+    def folder(self) -> Path:
+        """Its partition on this machine, where files are fetched when they are read."""
+        return find_local_path(self.path)
 
     @property
     def n_rows(self) -> int:
@@ -246,10 +251,10 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
     opened: tuple[str, zarr.Group] | None = None
     for run in _find_runs(references):
         path, start = run[0].path, run[0].start
-        with refuse_damage(find_local_path(path)):
+        with refuse_damage(run[0].folder):
             if opened is None or opened[0] != path:
                 # opening a partition takes about a third of the time of reading a block
-                opened = path, open_group(find_local_path(path))
+                opened = path, open_group(run[0].folder)
             whole = _read_rows(opened[1], start, run[-1])
         for reference in run:
             if len(run) == 1 and reference.superseded is None:
@@ -343,9 +348,8 @@ def _open_weights(path: str) -> StoredWeights:
 
 def _read_beside(reference: BlockReference, name: str) -> IntArray | None:
     """Read the rows of an optional array for the samples of a block; None if the partition lacks it."""
-    path = find_local_path(reference.path)
-    with refuse_damage(path):
-        group = open_group(path)
+    with refuse_damage(reference.folder):
+        group = open_group(reference.folder)
         if name not in group:
             return None
         found: IntArray = read_array_rows(group, name, reference.start, reference.stop)

@@ -10,7 +10,6 @@ import pytest
 from distributed import LocalCluster
 
 from pmflib.cluster.versions import find_versions
-from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.objects.addresses import open_objects
 from pmflib_flows.doctor import health
 from pmflib_flows.doctor.doctor import FAULTS
@@ -237,7 +236,9 @@ def test_find_lacking_conditions__of_a_bucket(bucket, monkeypatch, broken):
     objects = open_objects(f"s3://{bucket}/store")
     objects.create("probe", b"first")
     if broken:
-        monkeypatch.setattr(Bucket, broken, lambda self, name, content, *_: self.put(name, content))
+        monkeypatch.setattr(
+            type(objects), broken, lambda self, name, content, *_: self.put(name, content)
+        )
     lacking = health.find_lacking_conditions(objects, "probe")
     assert {"": "", "create": "If-None-Match", "replace": "If-Match"}[broken] in lacking
     assert bool(lacking) == bool(broken)

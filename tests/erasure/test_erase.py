@@ -96,7 +96,7 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
     assert not status["unfinished"]
     assert {each["name"] for each in status["raw_files"]} == {"0.csv", "1.csv"}
     assert "0.csv" in call("status", erased.path)[1]
-    assert call("gc", erased.path, "--keep-runs", 1)[0] == 0
+    assert call("gc", erased.path, "--keep-runs", 1, "--older-than", 0)[0] == 0
     assert call("verify", erased.path)[0] == 0
     code, _, err = call("log", erased.path, "--sample", GONE[0])
     assert (code, repr(GONE[0]) in err) == (3, True), err

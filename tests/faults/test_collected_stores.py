@@ -35,7 +35,7 @@ COLLECT = "import sys; from pmflib_flows.cli import main; main()"
 
 
 def find_problems(store: Store) -> set[str]:
-    found = verify_store(store, list_collected_runs(store), is_needed)
+    found = verify_store(store, list_collected_runs(store), is_needed, older_than=0)
     return {f"{each.problem}: {each.detail}" for each in found.damages}
 
 
@@ -69,7 +69,7 @@ def test_collect__all_the_while_a_run_is_under_way(small_log: Path, tmp_path: Pa
     assert n_collections > 5
     assert n_deleted > 0
     assert read_digests(path) == expected
-    collect(store, 1)
+    collect(store, 1, older_than=0)
     assert find_problems(store) == set()
     check_artefacts(tmp_path / "store")
 
@@ -90,8 +90,9 @@ def test_collect__killed_process(small_log: Path, tmp_path: Path) -> None:
 
     for number in range(60):
         store.build("thing", inputs={}, options={"n": number}, version=1, write=write)
-    for delay in (0.0, 0.01, 0.03, 0.1):
+    for delay in (0.0, 0.01, 0.03, 0.1, 0.3, 1.0):
         words = [sys.executable, "-c", COLLECT, "gc", str(path), "--keep-runs", "1"]
+        words += ["--older-than", "0"]
         process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
         # from its lease on it works
         while not list((store.root / "leases").iterdir()) and process.poll() is None:
@@ -105,7 +106,7 @@ def test_collect__killed_process(small_log: Path, tmp_path: Path) -> None:
         assert {each for each in problems if not each.startswith("orphan folder")} == set()
     # they were killed while they collected, and said first what may be missing
     assert list_records(store, COLLECTIONS)
-    collect(store, 1)
+    collect(store, 1, older_than=0)
     assert find_problems(store) == set()
     assert not (store.root / "thing").exists() or not list((store.root / "thing").iterdir())
     assert list((store.root / "tmp").iterdir()) == []
@@ -144,7 +145,7 @@ def test_collect__thirty_nights_leave_what_a_fresh_store_has(tmp_path: Path) -> 
         }
 
     before = sum(list_folders(store).values())
-    found = collect(store, 1)
+    found = collect(store, 1, older_than=0)
     left = list_folders(store)
     assert left == list_folders(fresh)
     assert before - sum(left.values()) <= found.bytes

@@ -294,10 +294,10 @@ def test_log__sample_of_a_wide_file_without_identifiers(tmp_path, call, workers)
 
 
 def test_gc__what_is_gone_is_said(copy, call):
-    dry = read_json(call("gc", copy, "--keep-runs", 1, "--dry-run", "--json"))
+    dry = read_json(call("gc", copy, "--keep-runs", 1, "--older-than", 0, "--dry-run", "--json"))
     assert dry["bytes"] > 0
     assert len(read_json(call("history", copy, "--json"))["collections"]) == 0
-    found = read_json(call("gc", copy, "--keep-runs", 1, "--json"))
+    found = read_json(call("gc", copy, "--keep-runs", 1, "--older-than", 0, "--json"))
     assert found["artefacts"]["model"]["number"] == 2
     assert found["bytes"] == dry["bytes"]
     history = read_json(call("history", copy, "--json"))
@@ -315,7 +315,7 @@ def test_gc__what_is_gone_is_said(copy, call):
     assert read_json(call("log", copy, "--sample", "p0-7", "--json"))["files"]
     code, _, err = call("log", copy, 1)
     assert (code, "run 1" in err) == (4, True)
-    assert read_json(call("gc", copy, "--keep-runs", 1, "--json"))["bytes"] == 0
+    assert read_json(call("gc", copy, "--keep-runs", 1, "--older-than", 0, "--json"))["bytes"] == 0
 
 
 def test_gc__rolled_back_model_stays(copy, call):
@@ -325,7 +325,7 @@ def test_gc__rolled_back_model_stays(copy, call):
         records[0], action="rollback", outcome="done", stages={}, inputs=[], facts={}, reason="bad"
     )
     append_record(store, "pipeline", back)
-    read_json(call("gc", copy, "--keep-runs", 1, "--json"))
+    read_json(call("gc", copy, "--keep-runs", 1, "--older-than", 0, "--json"))
     assert call("query", copy, "v0 given v1=1")[0] == 0
     assert [run["collected"] for run in read_json(call("history", copy, "--json"))["runs"]] == [
         False, True, False, False, True,

@@ -23,3 +23,15 @@ def test_record_run__holds_a_lease_until_the_run_ends(tmp_path):
         "unchanged",
         "interrupted",
     ]
+
+
+def test_record_run__longer_than_what_a_collection_spares_is_said(tmp_path, monkeypatch):
+    sections = {"source": {"path": "a", "layout": "wide"}, "model": {"rank": 2}}
+    config = make_config(sections, base=tmp_path)
+    for hours in (24.0, -1.0):
+        monkeypatch.setattr("pmflib_flows.recording.GRACE_HOURS", hours)
+        with record_run(config) as run:
+            run.outcome = "unchanged"
+    short, long = list_records(open_store(config), config.name)
+    assert "notices" not in short.facts
+    assert str(long.facts["notices"]).count("--older-than") == 1

@@ -206,7 +206,7 @@ def test_gather_report__of_a_collected_run_what_is_left(two_nights, tmp_path):
     store = Store(shutil.copytree(two_nights / "store", tmp_path / "store"))
     for number in (1, 2):
         keep_page(store, "hostile", number, b"page")
-    collect(store, 1)
+    collect(store, 1, older_than=0)
     # the page of the run that is not kept goes too
     assert [each.name for each in (store.root / "reports" / "hostile").iterdir()] == ["000002.html"]
     report = gather_report(store, "hostile", 1)

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from pmflib.store.artefacts import NO_KINDS, Store
 from pmflib.store.care import collection
 from pmflib.store.care.collection import collect
 from pmflib.store.care.verification import verify_store
-from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
 
@@ -79,7 +79,7 @@ def run_nights(store, nights=4):
 
 def find_problems(store):
     """What `pmf verify` finds wrong."""
-    found = verify_store(store, list_collected_runs(store), is_needed)
+    found = verify_store(store, list_collected_runs(store), is_needed, older_than=0)
     return {each.problem for each in found.damages}
 
 
@@ -124,9 +124,9 @@ def test_collect__deletes_what_cannot_be_reached_and_nothing_else(plan):
             if index in needed:
                 kind, inputs, _ = artefacts[index]
                 needed |= {each for each in inputs if (kind, artefacts[each][0]) not in without}
-        counted = collect(store, keep, dry_run=True)
+        counted = collect(store, keep, older_than=0, dry_run=True)
         assert len(list_left(store)[0]) == len(entries)
-        found = collect(store, keep)
+        found = collect(store, keep, older_than=0)
         kept = [entries[index] for index in needed]
         assert list_left(store) == (
             identities(*kept),
@@ -143,7 +143,7 @@ def test_collect__deletes_what_cannot_be_reached_and_nothing_else(plan):
 def test_collect__keeps_last_runs_whole_and_says_bytes(store):
     made, shared = run_nights(store)
     before = sum(map(len, list_files(store).values()))
-    found = collect(store, 2)
+    found = collect(store, 2, older_than=0)
     entries, _ = list_left(store)
     assert identities(shared, *made[2].values(), *made[3].values()) <= entries
     assert not identities(*made[0].values(), *made[1].values()) & entries
@@ -156,8 +156,8 @@ def test_collect__keeps_last_runs_whole_and_says_bytes(store):
 
 def test_collect__again_finds_nothing_and_leaves_no_record(store):
     run_nights(store)
-    collect(store, 1)
-    found = collect(store, 1)
+    collect(store, 1, older_than=0)
+    found = collect(store, 1, older_than=0)
     assert (found.bytes, found.artefacts) == (0, {})
     assert len(list_records(store, COLLECTIONS)) == 1
 
@@ -168,7 +168,7 @@ def test_collect__dry_run_changes_nothing(store):
     (store.root / "work" / "0").mkdir()
     (store.root / "tmp" / "draft-0123-4567").mkdir()
     before, folders = list_files(store), sorted(store.root.rglob("*"))
-    found = collect(store, 1, dry_run=True)
+    found = collect(store, 1, older_than=0, dry_run=True)
     assert found.bytes > 0
     assert list_files(store) == before
     assert [path for path in sorted(store.root.rglob("*")) if "leases" not in path.parts] == [
@@ -180,7 +180,7 @@ def test_collect__dry_run_changes_nothing(store):
 def test_collect__models_of_other_pipelines_stay(store):
     made, _ = run_nights(store, 2)
     record(store, made[0], pipeline="other", live=made[0]["model"])
-    assert collect(store, 1).artefacts == {}
+    assert collect(store, 1, older_than=0).artefacts == {}
 
 
 def test_collect__results_are_kept_by_age(store):
@@ -188,24 +188,34 @@ def test_collect__results_are_kept_by_age(store):
     old = build(store, "predictions", 1, [made[0]["dataset"], made[0]["model"]])
     new = build(store, "predictions", 2, [made[1]["dataset"], made[1]["model"]])
     os.utime(store.root / "manifest" / f"{old.reference.identity}.json", (1, 1))
-    collect(store, 1)
+    collect(store, 1, older_than=0)
     entries, _ = list_left(store)
     assert identities(new, made[1]["dataset"], made[1]["model"]) <= entries
     assert not identities(old, made[0]["dataset"], made[0]["model"]) & entries
 
 
+def age_entry(store, entry, hours):
+    """Let an entry be one that nobody has used for some hours."""
+    then = time.time() - hours * 3600
+    os.utime(store.root / "manifest" / f"{entry.reference.identity}.json", (then, then))
+
+
 def test_collect__what_a_run_under_way_has_used_stays(store):
     made, shared = run_nights(store)
     for entry in store.entries():
-        os.utime(store.root / "manifest" / f"{entry.reference.identity}.json", (1, 1))
-    with hold_lease(store.objects, "run"):
-        # found, and so touched
-        assert store.find(made[0]["counts"].reference.identity) is not None
-        new = build(store, "samples", 50)
-        collect(store, 1)
-        entries, _ = list_left(store)
-        assert identities(made[0]["counts"], new, shared) <= entries
-        assert not identities(made[1]["counts"], made[0]["model"]) & entries
+        age_entry(store, entry, 25)
+    # found, and so touched
+    assert store.find(made[0]["counts"].reference.identity) is not None
+    new = build(store, "samples", 50)
+    collect(store, 1)
+    entries, _ = list_left(store)
+    assert identities(made[0]["counts"], new, shared) <= entries
+    assert not identities(made[1]["counts"], made[0]["model"]) & entries
+    # a run that takes longer is told by a longer grace
+    for entry in (made[0]["counts"], new):
+        age_entry(store, entry, 25)
+    collect(store, 1, older_than=48)
+    assert identities(made[0]["counts"], new) <= list_left(store)[0]
     collect(store, 1)
     assert not identities(made[0]["counts"], new) & list_left(store)[0]
 
@@ -222,7 +232,7 @@ def test_collect__touched_between_plan_and_deletion_stays(store, monkeypatch):
     monkeypatch.setattr(collection, "append_record", use_it)
     for entry in store.entries():
         os.utime(store.root / "manifest" / f"{entry.reference.identity}.json", (1, 1))
-    found = collect(store, 1)
+    found = collect(store, 1, older_than=0)
     entries, _ = list_left(store)
     needed = {each.identity for each in made[0]["dataset"].inputs.values()}
     assert identities(made[0]["dataset"], shared) | needed <= entries
@@ -253,7 +263,7 @@ def test_collect__killed_anywhere_leaves_a_valid_store(store, monkeypatch, call)
         patch.setattr("os.rename", kill(os.rename))
         patch.setattr("shutil.rmtree", kill(shutil.rmtree))
         with pytest.raises(Killed):
-            collect(store, 1)
+            collect(store, 1, older_than=0)
     for entry in store.entries():
         for needed in entry.inputs.values():
             missing = store.find(needed.identity) is None
@@ -264,7 +274,7 @@ def test_collect__killed_anywhere_leaves_a_valid_store(store, monkeypatch, call)
     assert [store.find(each.reference.identity) for each in made[3].values()] == [*made[3].values()]
     # what may be missing is said before anything is
     assert list_collected_runs(store) == {"p": {1, 2, 3}}
-    collect(store, 1)
+    collect(store, 1, older_than=0)
     entries, folders = list_left(store)
     stored = list(store.entries())
     assert entries == identities(*stored)
@@ -283,11 +293,19 @@ def test_collect__orphans_and_abandoned_work(store):
     for folder in (old, new):
         folder.mkdir()
         (folder / "fold-0.npz").write_bytes(b"123")
-    for path in (old / "fold-0.npz", old):
-        os.utime(path, (1, 1))
-    with hold_lease(store.objects, "run"):
-        # it may have been published a moment ago, and old checkpoints may be in use
-        assert collect(store, 2).bytes == 0
+
+    def age(hours):
+        then = time.time() - hours * 3600
+        for path in (old / "fold-0.npz", old, orphan):
+            os.utime(path, (then, then))
+        for path in (store.root / "runs" / "p").glob("*.json"):
+            os.utime(path, (then + 60, then + 60))
+
+    # it may have been published within the last hours, and such checkpoints may be in use
+    age(23)
+    assert collect(store, 2).bytes == 0
+    age(25)
+    assert collect(store, 2, older_than=26).bytes == 0
     found = collect(store, 2)
     assert {name: (each.number, each.bytes) for name, each in found.leftovers.items()} == {
         "orphans": (1, 5),
@@ -306,11 +324,11 @@ def test_collect__nothing_where_what_is_needed_cannot_be_known(store):
     whole = path.read_bytes()
     path.write_bytes(b"{")
     with pytest.raises(StoreError, match=path.name):
-        collect(store, 1)
+        collect(store, 1, older_than=0)
     path.write_bytes(whole)
     (store.root / "runs" / "p" / "000002.json").write_text(json.dumps([]))
     with pytest.raises(StoreError, match="runs/p/000002"):
-        collect(store, 1)
+        collect(store, 1, older_than=0)
     assert list_left(store) == before
 
 
@@ -320,7 +338,7 @@ def test_collect__two_at_a_time(store):
 
     def work():
         try:
-            collect(store, 1)
+            collect(store, 1, older_than=0)
         except BaseException as error:
             errors.append(error)
 
@@ -330,7 +348,7 @@ def test_collect__two_at_a_time(store):
     for thread in threads:
         thread.join()
     assert errors == []
-    collect(store, 1)
+    collect(store, 1, older_than=0)
     assert len(list_left(store)[0]) == 6
     assert find_problems(store) == set()
     assert store.find(made[-1]["model"].reference.identity) is not None

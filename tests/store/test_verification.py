@@ -7,10 +7,10 @@ import pytest
 
 from pmflib.base.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.care.collection import GRACE_HOURS
 from pmflib.store.care.exports import remember_export
 from pmflib.store.care.verification import verify_store
 from pmflib.store.file_digests import seal, unseal, write_fingerprint
-from pmflib.store.leases import hold_lease
 from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.objects.local_folder import digest_file, mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live
@@ -48,8 +48,9 @@ def store(tmp_path, stages):
     return Store(tmp_path / "store")
 
 
-def list_damages(store, **options):
-    return [(each.problem, each.location) for each in verify_store(store, **options).damages]
+def list_damages(store, *, older_than=0, **options):
+    found = verify_store(store, older_than=older_than, **options)
+    return [(each.problem, each.location) for each in found.damages]
 
 
 def manifest_of(reference):
@@ -59,13 +60,14 @@ def manifest_of(reference):
 def test_verify_store__whole_store(store):
     found = verify_store(store)
     assert (found.n_whole, found.damages) == (2, ())
-    with hold_lease(store.objects, "run"):
-        # a run under way has drafts, checkpoints, and folders that are not in the manifest yet
-        (store.root / "tmp" / mark_draft("model")).mkdir()
-        (store.root / "manifest" / mark_draft(".entry")).write_text("")
-        (store.root / "work" / ("a" * 64)).mkdir()
-        (store.root / "model" / ("a" * 24)).mkdir()
-        assert list_damages(store) == []
+    # a run under way has drafts, checkpoints, and folders that are not in the manifest yet
+    (store.root / "tmp" / mark_draft("model")).mkdir()
+    (store.root / "manifest" / mark_draft(".entry")).write_text("")
+    (store.root / "work" / ("a" * 64)).mkdir()
+    (store.root / "model" / ("a" * 24)).mkdir()
+    assert list_damages(store, older_than=GRACE_HOURS) == []
+    # one that is older was left
+    assert list_damages(store) == [("orphan folder", f"model/{'a' * 24}")]
 
 
 @pytest.mark.parametrize(

@@ -165,16 +165,26 @@ def gc(
     keep_runs: Annotated[
         int, typer.Option(min=1, help="Number of runs to keep for every pipeline in the store.")
     ] = 30,
+    older_than: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="HOURS",
+            help="Keep what was made or used within so many hours: more than the longest run takes, as runs under way "
+            "are known by nothing else.",
+        ),
+    ] = 24.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted, without deleting.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete artefacts that no kept run, live model or current run needs; run records are kept."""
+    """Delete artefacts that no kept run or live model needs and no run has used of late; run records are kept."""
     from pmflib.store.care.collection import collect
     from pmflib_tasks.stage import open_store
 
-    found = collect(open_store(load_pipeline(config)), keep_runs, dry_run=dry_run)
+    store = open_store(load_pipeline(config))
+    found = collect(store, keep_runs, older_than=older_than, dry_run=dry_run)
     if as_json:
         print_json({"dry_run": dry_run, **found.to_json()})
         return

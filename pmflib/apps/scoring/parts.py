@@ -32,7 +32,7 @@ from pmflib.model.table_makers import TableMaker
 from pmflib.schema import Schema
 from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived
 from pmflib.store.dataset import Layer
-from pmflib.store.objects.local_files import find_local_path, name_for_workers
+from pmflib.store.objects.local_files import name_for_workers
 from pmflib.store.sample_blocks import read_blocks, read_origins
 from pmflib.store.table_files import ACCOUNT, write_options
 
@@ -440,7 +440,7 @@ def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, 
     if has_arrived(out):
         known = json.loads(pq.read_metadata(out).metadata[ACCOUNT])
         return layer.n_rows, [TargetSums(**each) for each in known["sums"]]
-    rows, samples = read_origins(find_local_path(layer.path))
+    rows, samples = read_origins(layer.folder)
     names = np.array(samples, object)
     schema = scorer.model.schema
     empty = np.empty((0, schema.n_variables), schema.code_dtype)

@@ -206,21 +206,19 @@ def _supersede(client: Client, base: Base, keys: HashArray) -> tuple[list[Layer]
 
 def _supersede_layer(item: tuple[Layer, HashArray, int]) -> tuple[Layer, np.ndarray[Any, Any]]:
     layer, keys, n_buckets = item
-    gone = is_among(make_keys(read_sample_hashes(find_local_path(layer.path)), n_buckets), keys)
+    gone = is_among(make_keys(read_sample_hashes(layer.folder), n_buckets), keys)
     gone[layer.superseded] = False
     rows = np.flatnonzero(gone)
     if not rows.size:
         return layer, np.zeros(5, np.int64)
-    lost = read_sample_counts(find_local_path(layer.path))[rows].sum(axis=0, dtype=np.int64)
+    lost = read_sample_counts(layer.folder)[rows].sum(axis=0, dtype=np.int64)
     return layer.supersede(rows), np.append(lost, rows.size)
 
 
 def _list_keys(item: tuple[Layer, int]) -> HashArray:
     """Keys of the samples of a partition, without superseded ones."""
     layer, n_buckets = item
-    return make_keys(
-        np.delete(read_sample_hashes(find_local_path(layer.path)), layer.superseded), n_buckets
-    )
+    return make_keys(np.delete(read_sample_hashes(layer.folder), layer.superseded), n_buckets)
 
 
 def _read_keys(spill: str) -> HashArray:

@@ -18,7 +18,6 @@ from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import Layer, list_file_steps, list_layers
 from pmflib.store.file_digests import check_file, read_checked
-from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.parquet_batches import read_batches
 from pmflib.store.table_files import write_file
 
@@ -195,7 +194,7 @@ def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
             hashes = np.load(
                 io.BytesIO(read_checked(path.with_name(QUARANTINE_HASHES))), allow_pickle=False
             )
-            gone = read_sample_hashes(find_local_path(layer.path))[layer.superseded]
+            gone = read_sample_hashes(layer.folder)[layer.superseded]
             kept = ~np.isin(hashes, gone)
         for batch in read_batches(file, ROW_GROUP):
             stop = start + batch.num_rows

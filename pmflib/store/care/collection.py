@@ -1,10 +1,11 @@
-"""Garbage collection: delete artefacts that no kept run, live model or running process needs; unfinished work."""
+"""Garbage collection: delete artefacts that no kept run or live model needs and nothing has used of late."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
@@ -15,10 +16,10 @@ from pmflib.store.artefacts import NO_KINDS, Entry, Store, refuse_unwritable
 from pmflib.store.checkpoints import KIND_FILE
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import FOLDER_DIGITS
-from pmflib.store.leases import hold_lease, list_leases
+from pmflib.store.leases import hold_lease, read_store_clock
 from pmflib.store.lineage import BY_AGE, KeptRuns, choose_kept_runs, order_by_need, reach
 from pmflib.store.objects.interface import Location, call_in_parallel
-from pmflib.store.objects.local_folder import find_own_holder, mark_draft
+from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import (
     COLLECTIONS,
     RECORDS,
@@ -31,9 +32,9 @@ from pmflib.store.run_records import (
     now,
 )
 
-ROUNDING_SECONDS = 2.0
-"""Tolerance for comparing file times with the start of a lease: the coarsest file systems round to two seconds."""
-
+GRACE_HOURS = 24.0
+"""Age below which nothing is collected by default, hours: longer than a run takes, for runs under way are known by
+nothing else. What a run uses or publishes is touched."""
 
 _FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
 
@@ -97,12 +98,14 @@ class _StoredEntry:
     bytes: int
 
 
-def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collection:
+def collect(
+    store: Store, keep_runs: int, *, older_than: float = GRACE_HOURS, dry_run: bool = False
+) -> Collection:
     """Delete the artefacts that nothing needs, and count them.
 
     Artefacts are needed if they can be reached from the last runs of any pipeline, from models that are or were live
-    after them, or from artefacts that a running process has used. Runs touch the manifest entries they use. Each entry
-    is first taken out of the manifest, and put back if it was touched meanwhile. Entries are deleted before their
+    after them, or from artefacts that were used within the last hours: runs touch the manifest entries they use. Each
+    entry is first taken out of the manifest, and put back if it was touched meanwhile. Entries are deleted before their
     inputs and before their content: a killed collection leaves only orphans, which the next one deletes.
 
     In a bucket, entries are neither touched nor put back, so a collection needs exclusive access.
@@ -113,6 +116,8 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
         The store.
     keep_runs
         Number of runs to keep, at least 1: see `choose_kept_runs`.
+    older_than
+        Age of what may be deleted, hours, by the clock of the store: more than the longest run takes.
     dry_run
         Whether only to count.
 
@@ -128,13 +133,13 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
     """
     if store.is_bucket and not dry_run:
         with stay_alone(store), hold_lease(store.objects, "gc"):
-            return _collect(store, keep_runs, dry_run=False)
-    return _collect(store, keep_runs, dry_run=dry_run)
+            return _collect(store, keep_runs, older_than, dry_run=False)
+    return _collect(store, keep_runs, older_than, dry_run=dry_run)
 
 
-def _collect(store: Store, keep_runs: int, *, dry_run: bool) -> Collection:
+def _collect(store: Store, keep_runs: int, older_than: float, *, dry_run: bool) -> Collection:
     # first, as entries used from here on are touched
-    oldest_lease = _find_oldest_lease(store)
+    before = find_end_of_grace(store, older_than)
     runs = choose_kept_runs(store, keep_runs)
     locations = _list_locations(store)
     stored = _read_manifest(store)
@@ -143,14 +148,13 @@ def _collect(store: Store, keep_runs: int, *, dry_run: bool) -> Collection:
     used = {
         identity
         for identity, each in stored.items()
-        if (oldest_lease is not None and each.touched >= oldest_lease)
-        or (each.entry.reference.kind in BY_AGE and each.touched >= since)
+        if each.touched >= before or (each.entry.reference.kind in BY_AGE and each.touched >= since)
     }
     kept = reach(entries, {*runs.roots, *used})
     found = Collection(runs)
     dropped = order_by_need(entries, entries.keys() - kept)
-    orphans = list_orphans(locations, entries.values(), oldest_lease)
-    work = [] if oldest_lease is not None else _list_abandoned_work(store)
+    orphans = list_orphans(locations, entries.values(), before)
+    work = _list_abandoned_work(store, before)
     by_name = {location.name: location for location in locations}
     if dry_run:
         _count(store, [stored[identity] for identity in sorted(kept)], by_name, found.kept)
@@ -191,13 +195,15 @@ def _list_locations(store: Store) -> list[Location]:
     ]
 
 
-def _find_oldest_lease(store: Store) -> int | None:
-    """Start of the oldest valid lease, ns; None without one."""
-    # in a bucket, the collection itself holds a lease
-    own = find_own_holder() if store.is_bucket else ""
-    leases = (lease for lease in list_leases(store.objects) if lease.is_alive)
-    starts = [lease.started for lease in leases if lease.holder != own]
-    return int((min(starts) - ROUNDING_SECONDS) * 1e9) if starts else None
+def find_end_of_grace(store: Store, hours: float = GRACE_HOURS) -> int:
+    """Time before which something has no longer been used for some hours, ns by the clock of the store.
+
+    With none, anything is, whatever the resolution of the clock.
+    """
+    if not hours:
+        return sys.maxsize
+    listed = store.objects.list_objects("manifest") if store.objects.lists_cheaply else []
+    return _to_ns(read_store_clock(store.objects, listed) - hours * 3600)
 
 
 def _drop_entries(
@@ -270,14 +276,14 @@ def _to_ns(seconds: float) -> int:
 def list_orphans(
     locations: Iterable[Location],
     entries: Iterable[Entry],
-    oldest_lease: int | None,
+    before: int,
 ) -> list[Location]:
-    """Locations that no entry names, unless a running process may have just published them."""
+    """Locations that no entry names, unless a running process may have published them, after a time, ns."""
     named = {entry.reference.path for entry in entries}
     return [
         location
         for location in locations
-        if location.name not in named and (oldest_lease is None or location.touched < oldest_lease)
+        if location.name not in named and location.touched < before
     ]
 
 
@@ -301,19 +307,19 @@ def drop_unfinished(store: Store) -> None:
     if store.is_bucket:
         for name in ("work", "tmp"):
             store.objects.delete([metadata.name for metadata in store.objects.list_objects(name)])
-    for location in list_orphans(_list_locations(store), store.entries(), None):
+    for location in list_orphans(_list_locations(store), store.entries(), sys.maxsize):
         store.drop(location.name)
     # pages show quarantined rows
     drop_pages(store)
 
 
-def _list_abandoned_work(store: Store) -> list[Location]:
-    """Checkpoint folders older than the last complete run of every pipeline."""
+def _list_abandoned_work(store: Store, before: int) -> list[Location]:
+    """Checkpoint folders older than a time, ns, and than the last complete run of every pipeline."""
     ends = []
     for name in list_histories(store):
         last = find_last_run(store, name)
         ends.append(0 if last is None else _find_time(store, name, last.number))
-    before = min(ends, default=0)
+    before = min([before, *ends]) if ends else 0
     found = []
     for location in store.objects.list_locations("work"):
         inner = [] if store.is_bucket else [*(store.root / location.name).rglob("*")]

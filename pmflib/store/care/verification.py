@@ -14,6 +14,7 @@ from pmflib.base.errors import RefusedStoreError, StoreError, UnreachableStoreEr
 from pmflib.base.json_files import parse_json
 from pmflib.base.machine import count_processors
 from pmflib.store.artefacts import NO_KINDS, Entry, Reference, Store
+from pmflib.store.care.collection import GRACE_HOURS, find_end_of_grace
 from pmflib.store.care.exports import EXPORTS, read_export
 from pmflib.store.erasures import LOCK
 from pmflib.store.file_digests import (
@@ -23,7 +24,7 @@ from pmflib.store.file_digests import (
     digest_list,
     read_fingerprint,
 )
-from pmflib.store.leases import is_lease, list_leases
+from pmflib.store.leases import is_lease
 from pmflib.store.objects.interface import LIST_FILE, call_in_parallel
 from pmflib.store.objects.local_folder import find_holder
 from pmflib.store.run_records import (
@@ -147,6 +148,7 @@ def verify_store(
     is_needed: Callable[[Entry, Reference], bool] = lambda entry, reference: True,
     erased: Collection[str] = (),
     read_event: Callable[[bytes], object] = parse_json,
+    older_than: float = GRACE_HOURS,
 ) -> Verification:
     """Check every entry, record, folder and file of a store, reading every byte of its artefacts.
 
@@ -162,6 +164,8 @@ def verify_store(
         Identities of artefacts deleted by erasures; references to them are no damage.
     read_event
         Parses one line of lineage events; raises ValueError if it was edited.
+    older_than
+        Age of a folder that nothing refers to, hours, from which it is an orphan: see `collect`.
 
     Returns
     -------
@@ -189,7 +193,7 @@ def verify_store(
             )
         )
     found = [damage for damage in contents if damage is not None]
-    damages += [*found, *_list_strangers(store, locations)]
+    damages += [*found, *_list_strangers(store, locations, older_than)]
     # one damage, however many references to a missing object
     unique = {(each.problem, each.location): each for each in reversed(damages)}
     order = list(REMEDIES)
@@ -352,12 +356,14 @@ def _check_content(store: Store, location: str, references: list[Reference]) -> 
     return Damage("damaged content", location, f"{name}: {shown}{more}")
 
 
-def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[Damage]:
+def _list_strangers(
+    store: Store, locations: Mapping[str, object], older_than: float
+) -> Iterator[Damage]:
     """List orphan folders and files that pmf did not write."""
-    # artefacts have no entry in the moment after they are published
-    starts = [lease.started for lease in list_leases(store.objects) if lease.is_alive]
+    # artefacts have no entry in the moment after they are published, or copied
+    before = find_end_of_grace(store, older_than) / 1e9
     if store.is_bucket:
-        yield from _list_strange_objects(store, locations, min(starts, default=None))
+        yield from _list_strange_objects(store, locations, before)
         return
     for top in sorted(store.root.iterdir()):
         name = top.name
@@ -376,7 +382,7 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
                     yield Damage("foreign file", _show(location), f"it does not belong in {name}")
             elif not _FOLDER.fullmatch(path.name):
                 yield Damage("foreign file", _show(location), "it is not the folder of an artefact")
-            elif not starts or path.lstat().st_ctime < min(starts):
+            elif path.lstat().st_ctime < before:
                 yield Damage("orphan folder", location, "no entry of the manifest names it")
     for folder in sorted((store.root / RECORDS).glob("*/")):
         for path in sorted(folder.iterdir()):
@@ -389,7 +395,7 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
 
 
 def _list_strange_objects(
-    store: Store, locations: Mapping[str, object], since: float | None
+    store: Store, locations: Mapping[str, object], before: float
 ) -> Iterator[Damage]:
     """List orphans and foreign objects of a bucket in one pass over all names."""
     orphans: dict[str, float] = {}
@@ -413,7 +419,7 @@ def _list_strange_objects(
         elif location not in locations:
             orphans[location] = max(orphans.get(location, 0.0), metadata.touched)
     for location, touched in orphans.items():
-        if since is None or touched < since:
+        if touched < before:
             yield Damage("orphan folder", location, "no entry of the manifest names it")
 
 

@@ -18,7 +18,6 @@ from pmflib.ingest.dataset.identifiers import make_keys
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import HELD_OUT, KEPT, ReferenceScores, RowScorer, score_reference
 from pmflib.store.dataset import Layer
-from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BlockReference,
     group_blocks,
@@ -137,7 +136,7 @@ def _answer_partition(
 ) -> pa.Table:
     """Answer the questions about samples in a partition; column "question" has their positions."""
     layer, mine = item
-    _, samples = read_origins(find_local_path(layer.path))
+    _, samples = read_origins(layer.folder)
     positions = {sample: position for position, sample in enumerate(samples)}
     requested = [text.decode() for text in questions.samples.take(pa.array(mine)).to_pylist()]
     rows = np.array([positions.get(sample, -1) for sample in requested], np.int64)

@@ -23,7 +23,6 @@ from pmflib.ingest.sources import find_sources
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_layers
-from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     read_block,
     read_origins,
@@ -78,7 +77,7 @@ def read_samples(
     """
     blocks, units, replicates, names, fitted = [], [], [], list[str](), []
     for layer in list_layers(store, dataset):
-        known = read_origins(find_local_path(layer.path))[1]
+        known = read_origins(layer.folder)[1]
         for reference in layer.blocks:
             blocks.append(read_block(reference))
             names += [known[row] for row in reference.rows.tolist()]

@@ -161,7 +161,7 @@ def test_withdrawal__makes_everything_again_without_the_site(pipeline):
     never = pmf.fit(load_pooled(pipeline).select_folds(pipeline.config.fold_split.train), 2).model
     live = load_model(pipeline.config, find_last_run(pipeline.store, "pipeline").live)
     assert np.array_equal(live.factors, never.factors)
-    collect(pipeline.store, 1)
+    collect(pipeline.store, 1, older_than=0)
     assert before.reference.path
     assert not (pipeline.store.root / before.reference.path).exists()
     kinds = [each.reference.kind for each in pipeline.store.entries()]
@@ -176,7 +176,7 @@ def test_withdrawal__of_the_last_site_goes_on_with_own_rows(pipeline):
     assert "because south withdrew counts" in found["reason"]
     assert found["refit"]["way"] == "fresh"
     assert "pooled" not in stages_of(pipeline)
-    collect(pipeline.store, 1)
+    collect(pipeline.store, 1, older_than=0)
     assert not [each for each in pipeline.store.entries() if each.reference.kind == "pooled"]
 
 

@@ -27,7 +27,6 @@ from pmflib.ingest.dataset.identifiers import read_sample_hashes
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import Layer, list_layers
-from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     MAX_GROUP,
     MIN_GROUP,
@@ -110,7 +109,7 @@ def list_label_blocks(
 
 def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
     """Map the levels of a partition to those of a schema, as in `LabelReference`; None if they are equal."""
-    own_workers, own_classes = _read_names(find_local_path(layer.path))
+    own_workers, own_classes = _read_names(layer.folder)
     if (own_workers, own_classes) == (schema.names, schema[0].levels):
         return None
     codes = {name: code for code, name in enumerate(schema[0].levels)}
@@ -184,7 +183,7 @@ def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[Spar
 
 def _read_rows(reference: BlockReference) -> tuple[Block, HashArray]:
     """Read the labels of a reference, as levels of its partition, and the hashes of their tasks."""
-    path = find_local_path(reference.path)
+    path = reference.folder
     n_labels, rows = _count_labels(path), reference.rows
     if n_labels <= MOST_REMEMBERED:
         block, hashes = _remember_partition(path)
@@ -251,7 +250,7 @@ def read_task_names(group: Sequence[BlockReference], order: IntArray) -> pa.Stri
     """Read the identifiers of the tasks of a group, in the order that `read_tasks` returned."""
     names = []
     for reference in group:
-        path = find_local_path(reference.path)
+        path = reference.folder
         is_small = _count_labels(path) <= MOST_REMEMBERED
         mine = _remember_names(path) if is_small else _read_names_of_tasks(path)
         names.append(mine.take(pa.array(reference.rows)))

@@ -12,8 +12,8 @@ from tests.erasure.stored_texts import find_texts
 from tests.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401
 from tests.ingest.test_layered_datasets import change_files
 from tests.object_store import forget_cache
+from tests.store.bucket.test_bucket_clearing import forget_leases, stop_requests
 from tests.store.copies import download_files, upload_files
-from tests.store.test_bucket_clearing import forget_leases, stop_requests
 
 GONE = ["s3", "s7"]
 

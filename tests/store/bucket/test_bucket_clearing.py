@@ -48,7 +48,9 @@ def list_content(store):
 
 
 def list_problems(store):
-    found = verify_store(store, list_collected_runs(store), is_needed, list_erased(store))
+    found = verify_store(
+        store, list_collected_runs(store), is_needed, list_erased(store), older_than=0
+    )
     return {each.problem for each in found.damages}
 
 
@@ -105,7 +107,7 @@ def test_verify_store__strange_objects(there):
     orphan = f"counts/{'0' * 24}"
     there.objects.put(f"{orphan}/content", b"")
     there.objects.delete(["runs/p/000002.json"])
-    found = verify_store(there, list_collected_runs(there), is_needed)
+    found = verify_store(there, list_collected_runs(there), is_needed, older_than=0)
     locations = {}
     for each in found.damages:
         locations.setdefault(each.problem, set()).add(each.location)
@@ -124,9 +126,9 @@ def test_collect__in_a_bucket_as_on_a_disk(here, there, monkeypatch):
         store.objects.put(f"counts/{'0' * 24}/content", b"left")
         store.objects.put(f"work/{'1' * 64}/{KIND_FILE}", b"counts")
     assert [each.kind for each in list_unfinished(there)] == ["counts"]
-    would = collect(there, 1, dry_run=True)
+    would = collect(there, 1, older_than=0, dry_run=True)
     assert list_problems(there) == {"orphan folder"}
-    on_disk, found = collect(here, 1), collect(there, 1)
+    on_disk, found = collect(here, 1, older_than=0), collect(there, 1, older_than=0)
     assert would == found
     assert found.leftovers["orphans"].number == 1
     assert count(found) == count(on_disk)
@@ -138,7 +140,7 @@ def test_collect__in_a_bucket_as_on_a_disk(here, there, monkeypatch):
     assert ours == theirs
     assert list_problems(there) == set()
     assert list_records(there, COLLECTIONS)[0].facts == list_records(here, COLLECTIONS)[0].facts
-    assert collect(there, 1).artefacts == {}
+    assert collect(there, 1, older_than=0).artefacts == {}
 
 
 def test_collect__in_a_bucket_is_alone(there):
@@ -148,12 +150,12 @@ def test_collect__in_a_bucket_is_alone(there):
     name = f"leases/{'a' * 32}-{'b' * 8}"
     there.objects.put(name, json.dumps(other).encode())
     with pytest.raises(StoreError, match="run, process 1 on other"):
-        collect(there, 1)
-    assert collect(there, 1, dry_run=True).kept["model"].number == 1
+        collect(there, 1, older_than=0)
+    assert collect(there, 1, older_than=0, dry_run=True).kept["model"].number == 1
     there.objects.delete([name])
-    assert collect(there, 1).kept["model"].number == 1
+    assert collect(there, 1, older_than=0).kept["model"].number == 1
     with hold_lease(there.objects, "this process"):
-        assert collect(there, 1).artefacts == {}
+        assert collect(there, 1, older_than=0).artefacts == {}
 
 
 @pytest.mark.slow
@@ -163,7 +165,7 @@ def test_collect__in_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch)
     first = upload_files(here, f"s3://{bucket}/first")
     with monkeypatch.context() as patch:
         seen = stop_requests(patch, 0)
-        collect(first, 1)
+        collect(first, 1, older_than=0)
     expected = {name for name in list_content(first) if not name.startswith("runs/@gc")}
     # the lock and the lease come first, the record, then entries, lists, files
     for n in range(3, len(seen) - 3, 3):
@@ -171,10 +173,10 @@ def test_collect__in_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch)
         with monkeypatch.context() as patch:
             stop_requests(patch, n)
             with pytest.raises(UnreachableStoreError):
-                collect(store, 1)
+                collect(store, 1, older_than=0)
         forget_leases(store)
         assert list_problems(store) <= {"orphan folder"}
         assert find_live(store, "p") == find_live(here, "p")
-        collect(store, 1)
+        collect(store, 1, older_than=0)
         assert {n for n in list_content(store) if not n.startswith("runs/@gc")} == expected
         assert list_problems(store) == set()
