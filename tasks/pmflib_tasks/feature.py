@@ -115,12 +115,8 @@ class Feature:
         clause; or "".
     sections
         Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`).
-    health
-        Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
     plan
         Function ``(sizes) -> Iterable[PlannedStage]``: its stages in the plan of a run (`pmflib_tasks.planned_stages`).
-    erase
-        Function that removes samples from what only this feature keeps, when they are erased from a store.
     """
 
     name: str
@@ -132,6 +128,4 @@ class Feature:
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
     sections: Place | None = None
-    health: Place | None = None
     plan: Place | None = None
-    erase: Place | None = None
