@@ -6,6 +6,6 @@ FEATURE = Feature(
     "sites",
     commands=(Command("counts", Place("pmflib_flows.sites.counts:counts"), "Operate", 440),),
     steps=Place("pmflib_tasks.sites.pool:STEPS"),
-    sections=Place("pmflib_tasks.sites.pool:describe_sites"),
+    sections={"model": Place("pmflib_tasks.sites.site_sections:describe_sites")},
     find_withdrawal=Place("pmflib_tasks.sites.pool:find_withdrawal"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from pmflib.store.objects.local_folder import digest_file
 from pmflib.surveys.sites.site_counts import add_sites
 from pmflib.surveys.sites.site_files import read_site
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.sections import Section
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 from pmflib_tasks.steps import Step, Walk
 
@@ -166,15 +165,6 @@ def find_withdrawal(config: PipelineConfig, live: Reference) -> str:
     """Name the sites whose counts the live model was fitted to and that the configuration lacks, in a clause."""
     left = sorted(list_sites(open_store(config), live).keys() - config.sites.keys())
     return f"{', '.join(left)} withdrew counts that the live model was fitted to" if left else ""
-
-
-def describe_sites(facts: Mapping[str, Any]) -> Iterator[Section]:
-    """List the sites whose counts the model of a run was fitted to."""
-    if sites := (facts.get("model") or {}).get("sites"):
-        rows = [
-            (f"counts of {name}", site["rows"], site["minimum"]) for name, site in sites.items()
-        ]
-        yield Section.of_values("data", "Other sites", ("what", "rows", "minimum"), rows)
 
 
 def run_pool(walk: Walk) -> Reference:
