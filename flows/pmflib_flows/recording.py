@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ from pmflib.store.run_records import (
     Action,
     InputFile,
     Outcome,
+    RunNotice,
     RunRecord,
+    StageTiming,
     append_record,
     describe_environment,
     describe_loss,
@@ -102,23 +104,23 @@ class StageUsage:
             self._client.setdefault(stage.stage, []).append(stage.client)
             self._workers.setdefault(stage.stage, []).extend(stage.workers)
 
-    def list_timings(self, seconds: Mapping[str, float]) -> list[dict[str, Any]]:
-        """Build section "timings" of the facts of a run, from the seconds that each stage took."""
+    def list_timings(self, seconds: Mapping[str, float]) -> list[StageTiming]:
+        """List what each stage took, from the seconds that each stage took."""
         found = []
         for stage, took in seconds.items():
             client, workers = (
                 ProcessUsage.add(each.get(stage, ())) for each in (self._client, self._workers)
             )
             found.append(
-                {
-                    "stage": stage,
-                    "seconds": took,
-                    "processor_seconds": round(client.seconds + workers.seconds, 3),
-                    "client_memory": client.peak_bytes,
-                    "worker_memory": workers.peak_bytes,
-                    "read_bytes": client.read_bytes + workers.read_bytes,
-                    "written_bytes": client.written_bytes + workers.written_bytes,
-                }
+                StageTiming(
+                    stage,
+                    took,
+                    round(client.seconds + workers.seconds, 3),
+                    client.peak_bytes,
+                    workers.peak_bytes,
+                    client.read_bytes + workers.read_bytes,
+                    client.written_bytes + workers.written_bytes,
+                )
             )
         return found
 
@@ -160,11 +162,11 @@ def record_run(
                     f"{GRACE_HOURS:.0f} hours before; give --older-than {2 * hours:.0f} where both may run at a time"
                 )
             )
-        draft.facts["timings"] = usage.list_timings(events.list_seconds())
+        timings = usage.list_timings(events.list_seconds())
+        draft.facts["timings"] = [asdict(each) for each in timings]
         if notices:
-            draft.facts["notices"] = [
-                {"time": each.time, "text": mask_secrets(each.text)} for each in notices
-            ]
+            happened = (RunNotice(each.time, mask_secrets(each.text)) for each in notices)
+            draft.facts["notices"] = [asdict(each) for each in happened]
         dataset = draft.stages.get("dataset")
         draft.inputs = draft.inputs or [
             replace(file, name=mask_secrets(file.name)) for file in list_sources(store, dataset)

@@ -164,6 +164,28 @@ def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:
     return n_observed >= PLENTY * n_levels * rank
 
 
+WARM_PATIENCE = 2
+"""Maximum patience of a warm refit on many samples, in passes without a rise of the held-out log-likelihood. It starts
+from a finished fit, and gains of further passes are below the resolution of held-out samples."""
+
+
+def limit_patience(patience: int, n_observed: int, n_levels: int, rank: int) -> int:
+    """Limit the patience, in passes without a rise, of a warm refit of latent classes.
+
+    Parameters
+    ----------
+    patience
+        Patience of a fit from scratch, which is kept for few samples: their passes are fast and gain more.
+    n_observed, n_levels
+        Number of observed training cells, and of levels.
+    rank
+        Number of latent states.
+    """
+    if is_plenty(n_observed, n_levels, rank):
+        return min(patience, WARM_PATIENCE)
+    return patience
+
+
 @dataclass(frozen=True)
 class FoundStart:
     """Starting point of a single model.

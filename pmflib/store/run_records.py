@@ -76,6 +76,47 @@ class InputFile:
 
 
 @dataclass(frozen=True)
+class StageTiming:
+    """What a stage of a run took, in section "timings" of its facts.
+
+    Parameters
+    ----------
+    stage
+        Name of the stage.
+    seconds, processor_seconds
+        Duration, and processor time of all processes.
+    client_memory, worker_memory
+        Largest memory of the client and of a worker, bytes; 0 or None if unknown.
+    read_bytes, written_bytes
+        Bytes read and written by all processes.
+    """
+
+    stage: str
+    seconds: float
+    processor_seconds: float = 0.0
+    client_memory: int | None = None
+    worker_memory: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class RunNotice:
+    """Something that happened around a run, such as a lost worker, in section "notices" of its facts.
+
+    Parameters
+    ----------
+    time
+        Time in UTC, ISO 8601.
+    text
+        A sentence, in which secrets are masked.
+    """
+
+    time: str
+    text: str
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """One run of a pipeline, or one command that changed its live model or data.
 
@@ -135,9 +176,18 @@ class RunRecord:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Duration of each stage, seconds, in order (section "timings")."""
-        timings: Any = self.facts.get("timings", ())
-        return {each["stage"]: each["seconds"] for each in timings}
+        """Duration of each stage, seconds, in order."""
+        return {each.stage: each.seconds for each in self.timings}
+
+    @property
+    def timings(self) -> list[StageTiming]:
+        """What each stage took, in order (section "timings")."""
+        return from_json(list[StageTiming], self.facts.get("timings", []))
+
+    @property
+    def notices(self) -> list[RunNotice]:
+        """What happened around the run (section "notices")."""
+        return from_json(list[RunNotice], self.facts.get("notices", []))
 
     @property
     def scores(self) -> dict[str, float]:

@@ -114,13 +114,14 @@ class Feature:
         Function ``(config, live) -> str``: why data that the live model was fitted to may not be used any more, in a
         clause; or "".
     sections
-        Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`).
-    health
-        Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
+        Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`), by the
+        key of the facts that there must be.
+    report
+        Function ``(store, record) -> ReportPart | None``: what it adds to the page of a run.
+    status
+        Function ``(config, store) -> StatusPart``: what it adds to `pmf status`.
     plan
         Function ``(sizes) -> Iterable[PlannedStage]``: its stages in the plan of a run (`pmflib_tasks.planned_stages`).
-    erase
-        Function that removes samples from what only this feature keeps, when they are erased from a store.
     """
 
     name: str
@@ -131,7 +132,7 @@ class Feature:
     check_run: Place | None = None
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
-    sections: Place | None = None
-    health: Place | None = None
+    sections: Mapping[str, Place] = field(default_factory=dict)
+    report: Place | None = None
+    status: Place | None = None
     plan: Place | None = None
-    erase: Place | None = None

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import DIGITS, SummaryTable, format_value, tabulate_comparison
 from pmflib.fits.fit_statistics import HeldOutScore, describe_likelihood, tabulate_statistics
 from pmflib.fits.pair_agreement import PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib_tasks.features import list_offers
+from pmflib.store.run_records import RunRecord
+from pmflib_tasks.features import FEATURES
 from pmflib_tasks.gate.gate_decision import OF_WEIGHTED, GateNumbers
 from pmflib_tasks.gate.refit import Refit
 from pmflib_tasks.gate.value_errors import list_error_rows
 from pmflib_tasks.guards.findings import find_recorded
 
+if TYPE_CHECKING:
+    from pmflib.base.display.drawing import Axes
+
 VARIABLES_SHOWN = 8
 """Maximum number of variables with unknown levels, and of scales with errors, listed."""
+CONFUSED = 15
+"""Maximum number of levels for which a confusion matrix is drawn."""
 
 ROWS = {
     "samples": "samples",
@@ -61,13 +67,98 @@ class Section:
         """Build a section with a table of values."""
         return cls(part, SummaryTable.of_values(title, columns, rows))
 
+    @classmethod
+    def of_texts(
+        cls,
+        part: str,
+        title: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[str, ...]],
+        *sentences: str,
+        folded: bool = False,
+    ) -> Section:
+        """Build a section with a table of texts; a leading ``>`` aligns a column to the right."""
+        table = SummaryTable(title, columns, rows, len(rows), folded=folded)
+        return cls(part, table, sentences)
+
+
+class Drawing(NamedTuple):
+    """A planned figure.
+
+    Parameters
+    ----------
+    name
+        Prefix of the ids in the figure, unique within a page: letters and dashes.
+    title, description
+        Title, and a description of the content for screen readers.
+    draw
+        Function that draws on given Axes.
+    size
+        Width and height, inches.
+    """
+
+    name: str
+    title: str
+    description: str
+    draw: Callable[[Axes], object]
+    size: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ReportPart:
+    """What a feature adds to the report of a run, from the artefacts of the store.
+
+    Parameters
+    ----------
+    sections
+        Sections of the page, in addition to those of the record.
+    figures
+        Figures that the sections name.
+    sentences, troubles
+        Sentences of the summary, and on what a person should look at.
+    cards
+        What, number, and a remark to it, at the end of the summary.
+    """
+
+    sections: tuple[Section, ...] = ()
+    figures: tuple[Drawing, ...] = ()
+    sentences: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+    cards: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StatusPart:
+    """What a feature adds to the status of a pipeline.
+
+    Parameters
+    ----------
+    content
+        Keys of the status as JSON.
+    sections
+        Sections for people.
+    record
+        Last run of the feature, for a pipeline that has had no other.
+    """
+
+    content: Mapping[str, object]
+    sections: Sequence[Section] = ()
+    record: RunRecord | None = None
+
 
 def list_sections(facts: Mapping[str, Any]) -> Iterator[Section]:
     """List what a run has to say, from the facts of its record, in reading order; absent facts are left out."""
     for describe in (describe_rows, describe_quality, describe_model, describe_scores):
         yield from describe(facts)
-    for describe in list_offers("sections"):
-        yield from describe(facts)
+    yield from list_feature_sections(facts)
+
+
+def list_feature_sections(facts: Mapping[str, Any]) -> Iterator[Section]:
+    """List the sections of features, from the facts of the record of a run."""
+    for feature in FEATURES:
+        for key, place in feature.sections.items():
+            if facts.get(key):
+                yield from place.load()(facts)
 
 
 def describe_rows(facts: Mapping[str, Any]) -> Iterator[Section]:

@@ -20,7 +20,8 @@ from pmflib.store.run_records import (
 from pmflib_tasks.report.model_report import gather_model
 from pmflib_tasks.report.page import render_page, write_page
 from pmflib_tasks.report.run_report import choose_run, gather_report
-from pmflib_tasks.report.sentences import as_percent, list_troubles, summarise_run, write_summary
+from pmflib_tasks.report.sentences import list_troubles, summarise_run, write_summary
+from pmflib_tasks.wording import as_percent
 from tests.report.report_runs import EVIL, RAGGED, SCHEMA
 
 

@@ -43,13 +43,13 @@ from pmflib_tasks.crowd.section import make_crowd
 from pmflib_tasks.crowd.worker_model import worker_model
 from pmflib_tasks.questions.answer import answer
 from pmflib_tasks.scoring.score import score
-from pmflib_tasks.selection.select import select
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.reference import reference
 from pmflib_tasks.stages.refine import refine
+from pmflib_tasks.stages.select import select
 from tests.apps.crowd.label_logs import draw_log
 from tests.pipelines import draw_codes, make_schema
 

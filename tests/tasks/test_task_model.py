@@ -13,7 +13,7 @@ from pmflib.base.events import listen
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.stored_samples import StoredSamples
-from pmflib_tasks.gate.refit import WARM_PATIENCE
+from pmflib.fits.fit_specifications import WARM_PATIENCE
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.refine import refine
 from tests.pipelines import (

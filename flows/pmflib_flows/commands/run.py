@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,12 +17,12 @@ from pmflib_flows.console import (
     print_json,
     progress_shown,
 )
-from pmflib_flows.erasure.erase import describe_erasure_state
 from pmflib_flows.pipeline_flow import import_quickly
 from pmflib_flows.tables import make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Reference, Store
+    from pmflib.store.run_records import RunRecord
 
 
 USED = ("stage", "time", "processor time", "the client", "a worker", "read", "written")
@@ -67,17 +66,15 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or its last labels, and the artefacts of its stages."""
     from pmflib.store.care.collection import list_unfinished
     from pmflib.store.model_history import describe_live
-    from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
+    from pmflib.store.run_records import find_last_run, find_live, list_records
     from pmflib_flows.run_tables import draw_sections, show_run
-    from pmflib_tasks.crowd.publish_labels import name_for_people
-    from pmflib_tasks.erasure.certificates import describe_erasures
+    from pmflib_tasks.features import list_offers
     from pmflib_tasks.gate.publish import locate_for_people
-    from pmflib_tasks.sections import list_sections
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
     store = open_store(checked)
-    unfinished, erased = list_unfinished(store), describe_erasures(store)
+    unfinished = list_unfinished(store)
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     facts: dict[str, object] = {}
     worth: dict[str, Any] = {}
@@ -86,28 +83,22 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         facts |= locate_for_people(store, live)
         worth = _find_worth(store, live)
     became_live = describe_live(list_records(store, checked.name))
-    labelling = find_last_run(store, name_labelling(checked.name))
-    labels: dict[str, object] = {}
-    if labelling is not None:
-        labels = {**labelling.facts, **name_for_people(store, labelling.stages)}
-    known = last or labelling
+    parts = [find_part(checked, store) for find_part in list_offers("status")]
+    known = next((each for each in (last, *(part.record for part in parts)) if each), None)
     current = known is not None and known.config == checked.digest
     # the record of the run names them: reading a manifest of many nightly runs takes minutes
     stages = {} if known is None else known.stages
     if as_json:
-        made = {stage: each.digest for stage, each in stages.items()}
         answer: dict[str, object] = {
-            "artefacts": made,
+            "artefacts": {stage: each.digest for stage, each in stages.items()},
             "unfinished": [asdict(work) for work in unfinished],
-        }
-        answer |= {
             "run": facts,
             "live": {} if became_live is None else asdict(became_live),
-            "labels": labels,
             "current": current,
             "equivalent_samples": worth,
         }
-        answer["erased"] = asdict(erased)
+        for part in parts:
+            answer |= part.content
         print_json(answer)
         return
     rows = [(stage, each.kind, each.digest[:12]) for stage, each in stages.items()]
@@ -116,15 +107,12 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     for work in unfinished:
         what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
         out.print(f"Unfinished: {what} (UTC); run the same command again to continue it")
-    for line in describe_erasure_state(erased):
-        out.print(line)
-    if labels:
-        for part in draw_sections(list_sections(labels)):
-            out.print(part)
-        out.print(f"  {labels['path']}")
-    if facts:
+    for part in parts:
+        for shown in draw_sections(part.sections):
+            out.print(shown)
+    if last is not None and facts:
         show_run(facts, as_json=False)
-        out.print(make_table("What stages took", USED, _list_usage(facts), narrow=True))
+        out.print(make_table("What stages took", USED, _list_usage(last), narrow=True))
     if facts and became_live is not None:
         out.print(f"  live since {became_live.since}, run {became_live.run}: {became_live.why}")
         out.print(f"  in answers it is worth {worth['text']}")
@@ -135,19 +123,26 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print("The configuration has changed since that run.")
 
 
-def _list_usage(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _list_usage(record: RunRecord) -> list[tuple[str, ...]]:
     """Return rows of the table of resource usage by stage; "-" for unknown memory."""
     from pmflib.cluster.memory import format_bytes
 
-    sizes = ("client_memory", "worker_memory", "read_bytes", "written_bytes")
     return [
         (
-            took["stage"],
-            format_seconds(took["seconds"]),
-            format_seconds(took.get("processor_seconds", 0)),
-            *(format_bytes(took[size]) if took.get(size) else "-" for size in sizes),
+            took.stage,
+            format_seconds(took.seconds),
+            format_seconds(took.processor_seconds),
+            *(
+                format_bytes(size) if size else "-"
+                for size in (
+                    took.client_memory,
+                    took.worker_memory,
+                    took.read_bytes,
+                    took.written_bytes,
+                )
+            ),
         )
-        for took in facts["timings"]
+        for took in record.timings
     ]
 
 

@@ -16,6 +16,7 @@ from pmflib_flows.tables import make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Store
+    from pmflib_tasks.config import PipelineConfig
     from pmflib_tasks.erasure.certificates import (
         Certificate,
         ErasureState,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         WrittenOutside,
     )
     from pmflib_tasks.erasure.mentions import Mention
+    from pmflib_tasks.sections import StatusPart
 
 FILES_SHOWN = 10
 """Maximum number of raw files listed; `--json` has all."""
@@ -226,3 +228,13 @@ def _describe_raw_files(files: list[RawFile]) -> list[str]:
     if len(files) > FILES_SHOWN:
         lines.append(f"  and {len(files) - FILES_SHOWN} more")
     return lines
+
+
+def find_erasure_status(config: PipelineConfig, store: Store) -> StatusPart:
+    """Find the erasures of a store."""
+    from pmflib_tasks.erasure.certificates import describe_erasures
+    from pmflib_tasks.sections import Section, StatusPart
+
+    state = describe_erasures(store)
+    said = Section("erasures", sentences=tuple(describe_erasure_state(state)))
+    return StatusPart({"erased": asdict(state)}, [said])

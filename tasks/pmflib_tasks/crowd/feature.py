@@ -6,5 +6,7 @@ FEATURE = Feature(
     "crowd",
     section={"crowd": Place("pmflib_tasks.crowd.section:CrowdConfig")},
     commands=(Command("crowd", Place("pmflib_flows.crowd.crowd:crowd"), "Labels", 210),),
-    sections=Place("pmflib_tasks.crowd.label_sections:describe_labels"),
+    sections={"classes": Place("pmflib_tasks.crowd.label_sections:describe_labels")},
+    status=Place("pmflib_tasks.crowd.label_sections:find_label_status"),
+    report=Place("pmflib_tasks.crowd.label_report:report_labels"),
 )

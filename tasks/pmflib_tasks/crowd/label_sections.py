@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pmflib.apps.crowd.confidence import describe_sureness
 from pmflib.apps.crowd.stored.summaries import KnownSummary, LabelSummary
 from pmflib.base.display.summary import SummaryTable, format_value
-from pmflib_tasks.sections import Section
+from pmflib.store.artefacts import Store
+from pmflib.store.run_records import find_last_run, name_labelling
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.crowd.publish_labels import name_for_people
+from pmflib_tasks.sections import Section, StatusPart
 
 NAMED = 5
 """Maximum number of tasks and workers named; the facts have all."""
@@ -22,6 +25,16 @@ def describe_labels(facts: Mapping[str, Any]) -> Iterator[Section]:
         yield Section("labels", tabulate_labels(found), tuple(sentences))
     if (known := KnownSummary.find(facts)) is not None:
         yield Section("labels", sentences=(describe_known(known),))
+
+
+def find_label_status(config: PipelineConfig, store: Store) -> StatusPart:
+    """Find the last labels of a pipeline."""
+    last = find_last_run(store, name_labelling(config.name))
+    if last is None:
+        return StatusPart({"labels": {}})
+    facts = {**last.facts, **name_for_people(store, last.stages)}
+    where = Section("labels", sentences=(f"  {facts['path']}",))
+    return StatusPart({"labels": facts}, [*describe_labels(facts), where], last)
 
 
 def tabulate_labels(found: LabelSummary) -> SummaryTable:
@@ -43,6 +56,8 @@ def tabulate_labels(found: LabelSummary) -> SummaryTable:
 
 def describe_agreement(found: LabelSummary) -> Iterator[str]:
     """Yield lines on the result of a label log: agreement, tasks to ask again, suspicious workers."""
+    from pmflib.apps.crowd.confidence import describe_sureness  # the status does without its import
+
     if found.compared_labels == 0 and found.labels and not found.known and len(found.classes) > 1:
         yield (
             "no task has two labels: how good workers are cannot be seen, and confidence is what is assumed of them; "

@@ -10,8 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pmflib.base.errors import StoreError
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.fits.fit_specifications import is_plenty
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -24,10 +22,6 @@ from pmflib_tasks.guards.findings import Finding
 GROWN = 2.0
 """Growth of the number of observed cells, since the last fit from scratch, after which another is due: pseudo-count,
 rank and start were selected for fewer cells. Fits at every doubling take less than twice the time of the last one."""
-
-WARM_PATIENCE = 2
-"""Maximum patience of a warm refit on many samples, in passes without a rise of the held-out log-likelihood. It starts
-from a finished fit, and gains of further passes are below the resolution of held-out samples."""
 
 
 @dataclass(frozen=True)
@@ -254,20 +248,3 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
 def _describe(age: timedelta) -> str:
     hours = round(age / timedelta(hours=1))
     return f"{hours} hours" if hours < 48 else f"{age.days} days"
-
-
-def limit_patience(patience: int, samples: StoredSamples, rank: int) -> int:
-    """Limit the patience, in passes without a rise, of a warm refit of latent classes.
-
-    Parameters
-    ----------
-    patience
-        Patience of a fit from scratch, which is kept for few samples: their passes are fast and gain more.
-    samples
-        Number of training samples.
-    rank
-        Number of latent states.
-    """
-    if is_plenty(samples.n_observed, samples.schema.n_levels, rank):
-        return min(patience, WARM_PATIENCE)
-    return patience

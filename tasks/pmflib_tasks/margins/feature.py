@@ -8,4 +8,5 @@ FEATURE = Feature(
     plan=Place("pmflib_tasks.margins.rake:plan_stages"),
     steps=Place("pmflib_tasks.margins.rake:STEPS"),
     compare_datasets=Place("pmflib_tasks.margins.rake:compare_margins"),
+    sections={"rows": Place("pmflib_tasks.margins.margin_sections:describe_margins")},
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -117,8 +116,6 @@ class DataReport:
         int64 of shape (n_variables, n_variables): samples that hold both variables.
     schema
         Variables; None if nothing was counted.
-    raking
-        Shares of known margins and range of factors, as `rake_dataset` describes them; empty if nothing was raked.
     """
 
     files: list[InputFile]
@@ -128,7 +125,6 @@ class DataReport:
     level_counts: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     support: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     schema: Schema | None = None
-    raking: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def destinations(self) -> list[tuple[str, int]]:
@@ -214,9 +210,7 @@ def gather_data(
                 account.cells_made_missing[variable.name],
             )
         )
-    dataset = store.find(stages["dataset"].identity)
-    raking = {} if dataset is None else dataset.summary.get("raking", {})
-    return DataReport(files, rows, examples, variables, levels, support, schema, raking)
+    return DataReport(files, rows, examples, variables, levels, support, schema)
 
 
 def _find_examples(

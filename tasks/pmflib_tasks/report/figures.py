@@ -5,18 +5,17 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmflib.apps.crowd.summaries import plot_accuracies
 from pmflib.base.comparison import Comparison, format_setting
 from pmflib.base.display import drawing
-from pmflib.base.display.drawing import Axes, plot_calibration, plot_confusion_matrix, plot_gains
+from pmflib.base.display.drawing import Axes, plot_calibration, plot_gains
 from pmflib.base.errors import PmfError
 from pmflib.base.texts import show_text
 from pmflib.counts.figures import MOST_BARS, plot_missingness, plot_support
@@ -24,11 +23,10 @@ from pmflib.fits.figures import plot_passes, plot_ranks, plot_residual_pairs
 from pmflib.inference.checks.bivariate_residuals import LEVEL
 from pmflib.model.figures import plot_associations, plot_profiles, plot_states
 from pmflib_tasks.report.data_report import DataReport
-from pmflib_tasks.report.label_report import LabelReport
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, VariableScore
 from pmflib_tasks.report.run_report import RunReport
-from pmflib_tasks.report.sentences import as_count, as_percent
-from pmflib_tasks.target.target_report import TargetReport
+from pmflib_tasks.sections import Drawing
+from pmflib_tasks.wording import as_count, as_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,28 +76,6 @@ _STYLE = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
 }
-
-
-class Drawing(NamedTuple):
-    """A planned figure.
-
-    Parameters
-    ----------
-    name
-        Prefix of the ids in the figure, unique within a page: letters and dashes.
-    title, description
-        Title, and a description of the content for screen readers.
-    draw
-        Function that draws on given Axes.
-    size
-        Width and height, inches.
-    """
-
-    name: str
-    title: str
-    description: str
-    draw: Callable[[Axes], object]
-    size: tuple[float, float]
 
 
 def draw_figure(planned: Drawing) -> str:
@@ -208,8 +184,6 @@ STATES_SHOWN = 24
 """Maximum number of states for which their figure is drawn; a wider one would be illegible."""
 PAIRS_SHOWN = 15
 """Maximum number of associated pairs drawn."""
-CONFUSED = 15
-"""Maximum number of levels for which a confusion matrix is drawn."""
 
 
 def draw_figures(report: RunReport) -> dict[str, str]:
@@ -263,34 +237,7 @@ def plan_figures(report: RunReport) -> dict[str, Drawing]:
         figures |= _draw_model(report.model, report.data)
     if report.scores is not None:
         figures |= _draw_scores(report.scores)
-    if report.labels is not None:
-        figures |= _draw_labels(report.labels)
-    return figures
-
-
-def _draw_labels(found: LabelReport) -> dict[str, Drawing]:
-    names = [name for name, _ in found.classes]
-    figures = {
-        "skills": Drawing(
-            "skills",
-            "How good the workers are",
-            f"Accuracy of {as_count(len(found.workers), 'worker')} by how many labels each gave; always giving the "
-            f"most frequent class would be right {as_percent(found.chance)}.",
-            lambda ax: plot_accuracies(found.n_labels, found.accuracy, found.chance, ax=ax),
-            (6.6, 3.4),
-        )
-    }
-    if len(names) <= CONFUSED:
-        figures["worker-confusion"] = Drawing(
-            "worker-confusion",
-            "Which labels workers give to tasks of each class",
-            f"True class by row and label by column, mean over {as_count(len(found.workers), 'worker')}.",
-            lambda ax: plot_confusion_matrix(
-                found.confusion, names, rows="true class", columns="label given", ax=ax
-            ),
-            (3.0 + 0.7 * len(names), 1.4 + 0.42 * len(names)),
-        )
-    return figures
+    return figures | {each.name: each for part in report.parts for each in part.figures}
 
 
 def _draw_data(data: DataReport) -> Iterator[tuple[str, Drawing]]:
@@ -440,28 +387,4 @@ def _draw_scores(scores: ScoreReport) -> dict[str, Drawing]:
         lambda ax: plot_calibration(scores.calibration, ax=ax),
         (4.6, 4.2),
     )
-    if scores.target is not None and scores.target.rows:
-        figures |= _draw_target(scores.target)
-    return figures
-
-
-def _draw_target(target: TargetReport) -> dict[str, Drawing]:
-    name, levels, confusion = target.target, target.levels, target.confusion
-    figures = {
-        "target-calibration": Drawing(
-            "target-calibration",
-            f"Calibration of the target {name}",
-            "How often the most probable level was true, by how probable it was said to be.",
-            lambda ax: plot_calibration(target.calibration, ax=ax),
-            (4.6, 4.2),
-        )
-    }
-    if levels is not None and confusion is not None and len(levels) <= CONFUSED:
-        figures["target-confusion"] = Drawing(
-            "target-confusion",
-            f"Confusion of the target {name}",
-            f"True level by row and predicted level by column, of {as_count(target.rows, 'sample')}.",
-            lambda ax: plot_confusion_matrix(confusion, levels, ax=ax),
-            (2.6 + 0.6 * len(levels), 1.4 + 0.42 * len(levels)),
-        )
     return figures

@@ -32,7 +32,6 @@ from pmflib.store.run_records import RunRecord
 from pmflib_tasks.gate.value_errors import list_error_rows
 from pmflib_tasks.stages.evaluation import SCORES
 from pmflib_tasks.stages.order import find_counts
-from pmflib_tasks.target.target_report import TargetReport
 
 STATE_LEVELS = 20
 """Maximum number of levels listed per state."""
@@ -224,8 +223,6 @@ class ScoreReport:
         The same means for the previous live model; empty if there was none, or it could not be compared.
     errors
         Rows of `list_error_rows`: errors of expected values by scale, for this model, the live one, single variables.
-    target
-        Report on the target; None if the model has none.
     """
 
     means: dict[str, float]
@@ -233,7 +230,6 @@ class ScoreReport:
     calibration: list[dict[str, float]]
     live: dict[str, float]
     errors: list[tuple[Any, ...]]
-    target: TargetReport | None
 
     @property
     def assessed(self) -> list[VariableScore]:
@@ -395,7 +391,6 @@ def gather_scores(store: Store, scores: Reference, record: RunRecord) -> ScoreRe
         content["calibration"],
         record.live_scores,
         list_error_rows(models, ERRORS_SHOWN)[0],
-        TargetReport.find(record.facts),
     )
 
 

@@ -14,7 +14,9 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
       head.setAttribute("aria-sort", rising ? "ascending" : "descending");
       const value = (row) => {
         const cell = row.cells[position];
-        return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
+        if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
+        const text = cell.textContent.trim();
+        return cell.className === "n" ? Number(text.replace(/[ ,%]/g, "")) : text;
       };
       const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
       const rows = [...body.rows].sort((a, b) => order(value(a), value(b)) * (rising ? 1 : -1));

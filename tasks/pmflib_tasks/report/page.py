@@ -27,14 +27,11 @@ from pmflib_tasks.report.figures import (
 from pmflib_tasks.report.model_report import LEAST_CELLS
 from pmflib_tasks.report.run_report import RunReport
 from pmflib_tasks.report.sentences import (
-    as_count,
-    as_percent,
-    as_sentence,
     list_troubles,
     summarise_run,
     summarise_states,
 )
-from pmflib_tasks.target.target_report import MEASURES, PREDICTORS
+from pmflib_tasks.wording import as_count, as_percent, as_sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,6 +40,8 @@ CARDS = 12
 """Number of states listed at first; the rest can be unfolded."""
 ROWS_SHOWN = 10
 """Number of rows of a long table shown at first; the rest can be unfolded."""
+PARTS = ("data", "model", "scores", "quality")
+"""Parts of every page; the sections of features stand at their ends, or in parts of their own."""
 NOTHING = "\N{EN DASH}"
 """Text of an absent value in tables."""
 
@@ -74,7 +73,13 @@ def render_page(report: RunReport) -> str:
         data=report.data,
         learnt=report.model,
         scores=report.scores,
-        found=report.labels,
+        parts=report.parts,
+        sections=report.sections,
+        own_parts=[
+            name
+            for name in dict.fromkeys(each.part for each in report.sections)
+            if name not in PARTS
+        ],
         title=report.pipeline.removesuffix("@labels"),
         figures=figures,
         sentences=summarise_run(report),
@@ -85,8 +90,6 @@ def render_page(report: RunReport) -> str:
         cards=CARDS,
         rows_shown=ROWS_SHOWN,
         states_shown=STATES_SHOWN,
-        predictions=PREDICTORS,
-        measures=MEASURES,
         least_cells=LEAST_CELLS,
         most_compared=MAX_COMPARED_LEVELS,
         options=flatten(report.record.options),

@@ -8,18 +8,18 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from pmflib.apps.crowd.stored.summaries import LabelSummary
 from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import SOURCE, Store
 from pmflib.store.lineage import list_collected_runs, trace
 from pmflib.store.run_records import RunRecord, list_records
+from pmflib_tasks.features import FEATURES
 from pmflib_tasks.gate.gate_decision import OF_WEIGHTED, GateNumbers
 from pmflib_tasks.gate.run_differences import RunDifference, compare_runs
 from pmflib_tasks.guards.findings import Finding, find_recorded
 from pmflib_tasks.report.data_report import DataReport, gather_data
-from pmflib_tasks.report.label_report import LabelReport, gather_labels
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, gather_model, gather_scores
+from pmflib_tasks.sections import ReportPart, Section, list_feature_sections
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ class RunReport:
         Whether its model is the live one.
     data, model, scores
         Data, model, and scores of the model.
-    labels
-        Results of a label log, which has no model.
+    parts
+        What features add.
     before, changes
         The last complete run before, and the differences from it.
     lineage, n_parts
@@ -90,7 +90,7 @@ class RunReport:
     data: DataReport
     model: ModelReport | None
     scores: ScoreReport | None
-    labels: LabelReport | None
+    parts: list[ReportPart]
     before: RunRecord | None
     changes: RunDifference | None
     lineage: list[LineageStep]
@@ -117,6 +117,12 @@ class RunReport:
         """Note on the errors of the gains if samples have weights; else empty."""
         rows: Any = self.record.facts.get("rows") or {}
         return OF_WEIGHTED if self.gate.assessed and rows.get("weights") else ""
+
+    @property
+    def sections(self) -> list[Section]:
+        """Sections of features."""
+        own = [section for part in self.parts for section in part.sections]
+        return [*list_feature_sections(self.record.facts), *own]
 
     @property
     def seconds(self) -> float:
@@ -175,11 +181,12 @@ def gather_report(store: Store, pipeline: str, number: int) -> RunReport:
         scores = attempt("scores", lambda: gather_scores(store, stages["scores"], record))
         if scores is None and record.scores.get("hidden_cells"):
             missing.append("scores: an earlier version of pmf made them; run the pipeline again")
-    labels = None
-    made = store.find(stages["labels"].identity) if "labels" in stages else None
-    named = facts if made is None else {**facts, **made.summary}
-    if "labels" in stages and (summary := LabelSummary.find(named)) is not None:
-        labels = attempt("labels", partial(gather_labels, store, stages["labels"], summary))
+    gathered = [
+        attempt(feature.name, partial(feature.report.load(), store, record))
+        for feature in FEATURES
+        if feature.report is not None
+    ]
+    parts: list[ReportPart] = [part for part in gathered if part is not None]
     earlier = [each for each in records if each.number < number and each.action in REPORTED]
     before = next((each for each in reversed(earlier) if each.is_complete), None)
     changes = None
@@ -200,7 +207,7 @@ def gather_report(store: Store, pipeline: str, number: int) -> RunReport:
         DataReport(record.inputs, rows, {}) if data is None else data,
         model,
         scores,
-        labels,
+        parts,
         before,
         changes,
         steps,

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pmflib.apps.crowd.confidence import describe_sureness
 from pmflib.base.texts import escape_markdown
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.state_descriptions import StateDescription
 from pmflib_tasks.report.model_report import ScoreReport
 from pmflib_tasks.report.run_report import RunReport
+from pmflib_tasks.wording import as_count, as_percent, as_sentence
 
 STATES_LISTED = 8
 """Maximum number of states that a summary describes."""
@@ -31,7 +31,7 @@ def summarise_run(report: RunReport) -> list[str]:
         *_say_outcome(report),
         *_say_data(report),
         *_say_model(report),
-        *_say_labels(report),
+        *(sentence for part in report.parts for sentence in part.sentences),
         *_say_changes(report),
     ]
 
@@ -109,16 +109,7 @@ def list_troubles(report: RunReport) -> list[str]:
         found.append(
             f"{as_count(len(worse), 'variable')} predicted worse than by the variable alone: {names}{more}."
         )
-    if report.labels is not None:
-        if suspects := report.labels.summary.suspicious_workers:
-            names = ", ".join(str(each["worker"]) for each in suspects[:3])
-            more = f" and {len(suspects) - 3} more" if suspects[3:] else ""
-            found.append(
-                f"{as_count(len(suspects), 'worker')} worse than chance, always the same, or with another's mistakes: "
-                f"{names}{more}."
-            )
-        if not report.labels.summary.converged:
-            found.append("The passes had not converged: raise em.max_passes.")
+    found += [text for part in report.parts for text in part.troubles]
     if report.model is not None:
         # early stopping by held-out samples is intended
         if report.model.summary.get("converged") is False and not report.model.summary.get(
@@ -133,49 +124,6 @@ def list_troubles(report: RunReport) -> list[str]:
         last = ended_badly[-1]
         found.append(f"A later run, {last.number}, was {last.outcome}: {as_sentence(last.reason)}")
     return found
-
-
-def as_count(number: int, noun: str, plural: str = "") -> str:
-    """Format a number with its noun.
-
-    Examples
-    --------
-    >>> as_count(1, "file"), as_count(2500, "file")
-    ('1 file', '2,500 files')
-    """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def as_percent(share: float, least_digits: int = 0) -> str:
-    """Format a share; only exact shares are shown as 0 % or 100 %.
-
-    Examples
-    --------
-    >>> as_percent(0.446), as_percent(0.0004), as_percent(0.9999), as_percent(1)
-    ('45 %', '0.04 %', '99.99 %', '100 %')
-    """
-    for digits in range(least_digits, 6):
-        text = f"{100 * share:.{digits}f}"
-        if float(text) not in (0.0, 100.0) or share in (0.0, 1.0):
-            return f"{text} %"
-    return f"{100 * share:.2g} %"
-
-
-def as_sentence(text: str) -> str:
-    """Turn the first line of a text into a sentence, with a capital and a full stop.
-
-    Examples
-    --------
-    >>> as_sentence("promoted: better today")
-    'Promoted: better today.'
-    """
-    line = first_line(text).strip()
-    return f"{line[:1].upper()}{line[1:]}{'' if line[-1:] in '.!?' else '.'}"
-
-
-def first_line(text: str) -> str:
-    """Return the first line of a text."""
-    return text.split("\n")[0]
 
 
 def _say_outcome(report: RunReport) -> Iterator[str]:
@@ -260,31 +208,6 @@ def _say_model(report: RunReport) -> Iterator[str]:
     if report.model.pairs:
         pair = report.model.pairs[0]
         yield f"The two variables that go together most are {pair.variables[0]} and {pair.variables[1]}."
-
-
-def _say_labels(report: RunReport) -> Iterator[str]:
-    found = report.labels
-    if found is None:
-        return
-    summary = found.summary
-    yield (
-        f"It found labels for {as_count(summary.tasks, 'task')}, from {as_count(summary.labels, 'label')} that "
-        f"{as_count(len(found.workers), 'worker')} gave."
-    )
-    if known := summary.known:
-        yield f"Of {as_count(known, 'task')} the true label was known, and is not counted as found."
-    if (alpha := summary.alpha) is not None:
-        kind = "little" if alpha < 0.2 else "some" if alpha < 0.67 else "good"
-        yield f"There is {kind} agreement between workers (Krippendorff's alpha {alpha:.2f}; 1 is all, 0 is chance)."
-    if (same := summary.majority_agreement) is not None:
-        yield f"{as_percent(same)} of the labels are those of the majority vote."
-    if summary.confidence is not None:
-        yield f"{describe_sureness(summary.confidence, summary.known or 0)}."
-    if found.workers:
-        yield (
-            f"The median worker is right {as_percent(float(np.median(found.accuracy)))} of the time; always giving the "
-            f"most frequent class would be right {as_percent(found.chance)}."
-        )
 
 
 def _say_calibration(scores: ScoreReport, agreement: PairAgreement | None) -> str:

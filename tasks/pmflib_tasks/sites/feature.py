@@ -8,6 +8,6 @@ FEATURE = Feature(
     commands=(Command("counts", Place("pmflib_flows.sites.counts:counts"), "Operate", 440),),
     plan=Place("pmflib_tasks.sites.pool:plan_stages"),
     steps=Place("pmflib_tasks.sites.pool:STEPS"),
-    sections=Place("pmflib_tasks.sites.pool:describe_sites"),
+    sections={"model": Place("pmflib_tasks.sites.site_sections:describe_sites")},
     find_withdrawal=Place("pmflib_tasks.sites.pool:find_withdrawal"),
 )

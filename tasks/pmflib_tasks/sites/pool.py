@@ -20,7 +20,6 @@ from pmflib.surveys.sites.site_counts import add_sites
 from pmflib.surveys.sites.site_files import read_site
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.planned_stages import PlannedStage, RunSizes
-from pmflib_tasks.sections import Section
 from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 from pmflib_tasks.steps import Step, Walk
@@ -182,15 +181,6 @@ def find_withdrawal(config: PipelineConfig, live: Reference) -> str:
         list_sites(open_store(config), live).keys() - config.section(SitesConfig).root.keys()
     )
     return f"{', '.join(left)} withdrew counts that the live model was fitted to" if left else ""
-
-
-def describe_sites(facts: Mapping[str, Any]) -> Iterator[Section]:
-    """List the sites whose counts the model of a run was fitted to."""
-    if sites := (facts.get("model") or {}).get("sites"):
-        rows = [
-            (f"counts of {name}", site["rows"], site["minimum"]) for name, site in sites.items()
-        ]
-        yield Section.of_values("data", "Other sites", ("what", "rows", "minimum"), rows)
 
 
 def run_pool(walk: Walk) -> Reference:

@@ -16,6 +16,7 @@ from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.family import PassReporter, describe_passes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.fit_result import summarise_fit
+from pmflib.fits.fit_specifications import limit_patience
 from pmflib.fits.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fits.starts import PreparedStart, StoredCounts
 from pmflib.inference.errors.recorded import record_errors
@@ -23,7 +24,6 @@ from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib.store.stored_variance import open_variance
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.gate.refit import limit_patience
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 21  # states are in order of size; 20: the law of the equivalent samples is kept
@@ -88,7 +88,9 @@ def refine(
             options = em.model_dump(exclude={"members", "distil", "errors"})
             options |= {"pseudo_count": pseudo_count, "on_pass": progress}
             if is_warm and dependence == "none":
-                options["patience"] = limit_patience(em.patience, training, start_model.rank)
+                options["patience"] = limit_patience(
+                    em.patience, training.n_observed, schema.n_levels, start_model.rank
+                )
             options["validation"] = held_out.with_spare(held_kept)
             report_progress("refine", 0, em.max_passes)
             begin |= {**sizes, "start": prepared, "rng": config.seed, "checkpoint": work}

@@ -4,5 +4,6 @@ from pmflib_tasks.feature import Feature, Place
 
 FEATURE = Feature(
     "target",
-    sections=Place("pmflib_tasks.target.target_sections:describe_target"),
+    sections={"scores": Place("pmflib_tasks.target.target_sections:describe_target")},
+    report=Place("pmflib_tasks.target.target_figures:report_target"),
 )

@@ -73,14 +73,15 @@ def test_nights__new_samples_are_raked_with_the_others(nights, tmp_path, monkeyp
 
 def test_report__has_the_shares_before_and_after(nights):
     found = gather_report(nights.store, "pipeline", 1)
-    names, known, before, after = zip(*found.data.raking["levels"], strict=True)
+    raking = found.record.facts["rows"]["raking"]
+    names, known, before, after = zip(*raking["levels"], strict=True)
     assert names == tuple(f"v0={level}" for level in range(5))
     np.testing.assert_allclose(known, list(SHARES["v0"].values()))
     np.testing.assert_allclose(after, known)
     counted = np.bincount(draw_ratings(300, 4)[:, 0] + 1, minlength=6)[1:]
     np.testing.assert_allclose(before, counted / counted.sum())
     # of a single margin, a factor is the ratio of the shares, but for samples without a value
-    low, high = found.data.raking["factors"]
+    low, high = raking["factors"]
     ratios = np.divide(after, before)
     assert (low, high) == pytest.approx((min(1, ratios.min()), max(1, ratios.max())))
     assert "Known margins" in render_page(found)

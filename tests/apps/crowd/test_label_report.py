@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from pmflib.apps.crowd.stored.summaries import LabelSummary
 from pmflib.store.artefacts import Store
 from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.report.report import report
+from pmflib_tasks.crowd.label_report import gather_labels
 from pmflib_tasks.report.page import render_page
 from pmflib_tasks.report.run_report import gather_report
 from pmflib_tasks.report.sentences import list_troubles, summarise_run
@@ -34,8 +36,14 @@ def config(tmp_path_factory):
 
 
 def test_gather_report__of_a_label_log(config):
-    found = gather_report(Store(config.parent / "store"), "votes@labels", 1)
-    labels = found.labels
+    store = Store(config.parent / "store")
+    found = gather_report(store, "votes@labels", 1)
+    made = found.record.stages["labels"]
+    entry = store.find(made.identity)
+    assert entry is not None
+    summary = LabelSummary.find(entry.summary)
+    assert summary is not None
+    labels = gather_labels(store, made, summary)
     assert found.model is None
     assert not found.missing
     assert labels.workers == sorted(labels.workers)
