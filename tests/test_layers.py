@@ -9,6 +9,9 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 
+KNOWING = ("__init__", "__main__", "features")
+"""Files of the pipeline that are in neither list of its contract: `features` alone may know all."""
+
 
 def list_floors():
     """Rooms of each floor, from the ground up, as the contract has them."""
@@ -37,3 +40,22 @@ def test_no_files_import_each_other_in_a_circle():
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     # a CycleError names the circle
     assert len([*graphlib.TopologicalSorter(imports).static_order()]) == len(graph.modules)
+
+
+def test_contract_of_the_pipeline_names_every_folder():
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    contract = next(
+        each
+        for each in tools["importlinter"]["contracts"]
+        if each["name"].startswith("The core of the pipeline")
+    )
+    features, core = set(contract["forbidden_modules"]), set(contract["source_modules"])
+    for folder in (ROOT / "tasks" / "pmflib_tasks", ROOT / "flows" / "pmflib_flows"):
+        rooms = {path.parent for path in folder.glob("*/__init__.py")}
+        files = {path for path in folder.glob("*.py") if path.stem not in KNOWING}
+        names = {f"{folder.name}.{path.stem}" for path in rooms | files}
+        own = {each for each in features | core if each.startswith(f"{folder.name}.")}
+        assert names == own
+        assert {
+            f"{folder.name}.{path.parent.name}" for path in folder.glob("*/feature.py")
+        } <= features

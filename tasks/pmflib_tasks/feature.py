@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,42 @@ class Command:
     position: int
 
 
+class FeatureSection:
+    """Section of ``pipeline.toml`` that belongs to a feature: base of its class, which is a pydantic model as well.
+
+    All its options have defaults. `PipelineConfig.section` returns it, given its class.
+    """
+
+    changes_results: ClassVar[bool] = True
+    """Whether its options can change results, and so belong to the digest of the configuration."""
+    drafted: ClassVar[tuple[str, ...]] = ()
+    """Options that a draft writes in any case."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files that it names, relative to the configuration."""
+        return ()
+
+    @property
+    def requires_rows(self) -> str:
+        """What is given of it, if that needs the rows of all sites; otherwise empty."""
+        return ""
+
+    @property
+    def unlike_labels(self) -> str:
+        """Why a label log cannot be run with what is given, and the remedy; empty if it can."""
+        return ""
+
+    def check_pipeline(self, config: Any) -> None:
+        """Check conditions that involve other sections of a configuration.
+
+        Raises
+        ------
+        ValueError
+            If one does not hold.
+        """
+
+
 @dataclass(frozen=True)
 class Feature:
     """What a feature adds to the pipeline. What it leaves out, it does not add.
@@ -63,9 +99,7 @@ class Feature:
     name
         Name of the feature, and of its folders.
     section
-        Key of its section of ``pipeline.toml``, and a class derived from `pmflib.ingest.options.Section`; all options
-        have defaults. Conditions that involve other sections are its method ``check_pipeline(config)``, which raises a
-        ValueError.
+        Key of its section of ``pipeline.toml``, and its class, derived from `FeatureSection`.
     commands
         Its commands.
     deployments
@@ -82,6 +116,8 @@ class Feature:
     sections
         Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`), by the
         key of the facts that there must be.
+    after_run
+        Function ``(config, store, name, record)`` that is called when the record of a run has been written.
     report
         Function ``(store, record) -> ReportPart | None``: what it adds to the page of a run.
     status
@@ -89,7 +125,7 @@ class Feature:
     health
         Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
     plan
-        Function ``(config, facts) -> Iterable[StagePlan]``: its stages in `pmf plan`.
+        Function ``(sizes) -> Iterable[PlannedStage]``: its stages in the plan of a run (`pmflib_tasks.planned_stages`).
     erase
         Function that removes samples from what only this feature keeps, when they are erased from a store.
     """
@@ -103,6 +139,7 @@ class Feature:
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
     sections: Mapping[str, Place] = field(default_factory=dict)
+    after_run: Place | None = None
     report: Place | None = None
     status: Place | None = None
     health: Place | None = None

@@ -11,6 +11,7 @@ from pmflib_tasks.erasure.feature import FEATURE as ERASURE
 from pmflib_tasks.feature import Feature
 from pmflib_tasks.gate.feature import FEATURE as GATE
 from pmflib_tasks.imputation.feature import FEATURE as IMPUTATION
+from pmflib_tasks.lineage.feature import FEATURE as LINEAGE
 from pmflib_tasks.margins.feature import FEATURE as MARGINS
 from pmflib_tasks.planning.feature import FEATURE as PLANNING
 from pmflib_tasks.questions.feature import FEATURE as QUESTIONS
@@ -32,6 +33,7 @@ FEATURES: tuple[Feature, ...] = (
     REPORT,
     CROWD,
     GATE,
+    LINEAGE,
     ERASURE,
     PLANNING,
     MARGINS,

@@ -4,11 +4,9 @@ from datetime import timedelta
 import pytest
 
 from pmflib.base.errors import ConfigError
-from pmflib.base.methods import CROWD_METHODS, PAIR_METHODS
+from pmflib.base.methods import PAIR_METHODS
 from pmflib_tasks.config import (
-    CrowdConfig,
     EMConfig,
-    GateConfig,
     ModelConfig,
     PipelineConfig,
     load_config,
@@ -35,21 +33,6 @@ def test_make_config__members_of_an_average_start_from_what_differs():
         make(em={"distil": 5})
 
 
-def test_make_config__methods_of_label_logs_are_those_in_memory():
-    for name, method in CROWD_METHODS.items():
-        if method.family != "votes":
-            assert make(crowd={"method": name}).crowd.begins_with_pairs == (
-                method.family == "pairs"
-            )
-    with pytest.raises(ConfigError, match=r"crowd\.method"):
-        make(crowd={"method": "majority"})
-    assert not make(crowd={"method": "robust", "em": False}).crowd.em
-    with pytest.raises(ConfigError, match="'mv_em'"):
-        make(crowd={"method": "mv_em", "em": False})
-    with pytest.raises(ConfigError, match=r"crowd\.classes"):
-        make(crowd={"classes": []})
-
-
 def test_make_config__methods_of_pairs_are_those_of_fit():
     for name in PAIR_METHODS:
         assert make(model={"rank": 2, "method": name}).model.method == name
@@ -58,7 +41,7 @@ def test_make_config__methods_of_pairs_are_those_of_fit():
 
 
 def test_docstrings__show_every_option():
-    for section in (ModelConfig, CrowdConfig, EMConfig, GateConfig, PipelineConfig):
+    for section in (ModelConfig, EMConfig, PipelineConfig):
         for name, field in section.model_fields.items():
             assert f"{field.alias or name} (" in section.__doc__
 
@@ -203,12 +186,3 @@ def test_make_config__how_long_models_are_refitted_warm():
     for text in ("30", "d", "-1d", "1.5d", "30 days", "", "99999999w", "1234567890h"):
         with pytest.raises(ConfigError, match=r"^model\.refresh: '.*'"):
             make(model={"rank": 2, "refresh": text})
-
-
-def test_make_config__gate():
-    gate = make().gate
-    assert (gate.least_cells, gate.standard_errors, gate.largest_loss) == (100, 2.0, 0.02)
-    assert make(gate={"largest_loss": 0}).gate.largest_loss == 0
-    for options in ({"least_cells": 0}, {"standard_errors": 0}, {"largest_loss": -0.1}):
-        with pytest.raises(ConfigError, match=f"^gate.{next(iter(options))}: "):
-            make(gate=options)

@@ -13,6 +13,7 @@ from pmflib.store.run_records import list_records
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import make_config
 from pmflib_tasks.lineage.lineage import EVENTS, unseal_event
+from pmflib_tasks.lineage.section import LineageConfig
 from pmflib_tasks.stage import open_store
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit
@@ -191,7 +192,7 @@ def test_record_run__a_defect_says_where(config):
 
 
 def test_record_run__no_events_where_they_are_off(config):
-    lineage = config.lineage.model_copy(update={"events": "off"})
+    lineage = config.section(LineageConfig).model_copy(update={"events": "off"})
     quiet = config.model_copy(update={"lineage": lineage})
     assert quiet.digest == config.digest
     run_to_start(quiet)
@@ -209,7 +210,7 @@ def test_record_run__the_library_is_named_where_it_lacks(config, monkeypatch):
     from pmflib.base.errors import ConfigError
 
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
-    lineage = config.lineage.model_copy(update={"events": "client"})
+    lineage = config.section(LineageConfig).model_copy(update={"events": "client"})
     with (
         pytest.raises(ConfigError, match=r"pmflib\[lineage\]"),
         record_run(config.model_copy(update={"lineage": lineage})),

@@ -8,7 +8,6 @@ import pytest
 from pmflib.base.errors import ConfigError
 from pmflib.store.artefacts import Store
 from pmflib.store.care.verification import verify_store
-from pmflib_tasks.config.pipeline import LineageConfig
 from pmflib_tasks.lineage.lineage import (
     EVENTS,
     RunEvents,
@@ -16,12 +15,13 @@ from pmflib_tasks.lineage.lineage import (
     seal_event,
     unseal_event,
 )
+from pmflib_tasks.lineage.section import LineageConfig
 from tests.lineage.event_schema import check_event
 
 APPEND = """
 import sys
 from pmflib.store.artefacts import Store
-from pmflib_tasks.config.pipeline import LineageConfig
+from pmflib_tasks.lineage.section import LineageConfig
 from pmflib_tasks.lineage.lineage import open_events
 with open_events(LineageConfig(), Store(sys.argv[1])) as send:
     for number in range(400):

@@ -35,20 +35,21 @@ from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_sample_counts
 from pmflib.store.zarr_arrays import read_arrays
 from pmflib_flows.crowd.crowd import hand_over
-from pmflib_tasks.config import make_config, make_crowd
+from pmflib_tasks.config import make_config
 from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.crowd.labels import find_labels
 from pmflib_tasks.crowd.log_names import list_log_names
+from pmflib_tasks.crowd.section import make_crowd
 from pmflib_tasks.crowd.worker_model import worker_model
 from pmflib_tasks.questions.answer import answer
 from pmflib_tasks.scoring.score import score
-from pmflib_tasks.selection.select import select
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.reference import reference
 from pmflib_tasks.stages.refine import refine
+from pmflib_tasks.stages.select import select
 from tests.apps.crowd.label_logs import draw_log
 from tests.pipelines import draw_codes, make_schema
 

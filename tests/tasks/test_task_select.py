@@ -9,12 +9,12 @@ from pmflib.base.events import listen
 from pmflib.fits.ranks import by_samples, fit_runs
 from pmflib.fits.ranks.sample_fits import fit_samples
 from pmflib.store.lineage import trace
-from pmflib_tasks.selection import select as stage
-from pmflib_tasks.selection.select import COMPARISONS, select, settle
+from pmflib_tasks.stages import select as stage
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.order import list_steps
+from pmflib_tasks.stages.select import COMPARISONS, select, settle
 from pmflib_tasks.steps import Walk
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 

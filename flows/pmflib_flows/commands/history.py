@@ -115,7 +115,7 @@ def _shorten(reason: str) -> str:
 
 def _count_new_files(records: Sequence[RunRecord]) -> dict[int, int]:
     """Count the files of each run that are new or changed since the run before, by run number."""
-    from pmflib_tasks.gate.run_differences import compare_files
+    from pmflib_tasks.file_changes import compare_files
 
     reading = [record for record in records if record.inputs]
     counts = {record.number: len(record.inputs) for record in reading[:1]}

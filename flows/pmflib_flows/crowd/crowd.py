@@ -222,9 +222,9 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     from pmflib.ingest.csv.sniffing import sniff_source
     from pmflib.ingest.options import make_source
     from pmflib.ingest.sources import find_sources
-    from pmflib_tasks.config import make_crowd
     from pmflib_tasks.config.loading import draft_config, relate, relate_path
     from pmflib_tasks.config.pipeline import draft_name
+    from pmflib_tasks.crowd.section import make_crowd
 
     if "source.path" not in given:
         raise ConfigError(
@@ -243,7 +243,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         relate(source, file.parent),
         rank=1,
         notes=[*notes, NOTE],
-        crowd=crowd,
+        sections={"crowd": crowd},
         on_duplicate=given.get("schema_.on_duplicate", "last"),
         seed=given.get("seed", 0),
         name=draft_name(file.parent),

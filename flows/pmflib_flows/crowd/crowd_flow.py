@@ -18,6 +18,7 @@ from pmflib_tasks.crowd.label_quality import check_label_quality
 from pmflib_tasks.crowd.labels import find_labels
 from pmflib_tasks.crowd.log_names import list_log_names
 from pmflib_tasks.crowd.publish_labels import name_for_people, publish_labels
+from pmflib_tasks.crowd.section import CrowdConfig
 from pmflib_tasks.crowd.worker_model import choose_worker_model, find_warm_start, worker_model
 from pmflib_tasks.guards.findings import accept, condense, hold_back
 from pmflib_tasks.guards.quality import read_findings
@@ -44,14 +45,10 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
     Facts for display: locations of labels and workers, findings, rows read and rejected.
     """
     checked = load_config(config)
-    if checked.margins.are_known:
-        raise ConfigError(
-            "margins are given, but tasks of a label log have no weights; remove section margins"
-        )
-    if checked.sites:
-        raise ConfigError(
-            "sites are given, but they hand on counts of pairs, which label logs lack; remove section sites"
-        )
+    for section in checked.sections.values():
+        if section.unlike_labels:
+            raise ConfigError(section.unlike_labels)
+    crowd = checked.section(CrowdConfig)
     with (
         record_run(checked, "labels") as run,
         share_workers(checked.cluster, alone=is_small_night(checked)) as address,
@@ -62,9 +59,9 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
         base = None if last is None else last.stages["dataset"]
         stages["dataset"] = ingest(checked, address, label_names, base=base)
         guard_labels(checked, run, last, accepted=accept_quality)
-        if checked.crowd.known is not None:
+        if crowd.known is not None:
             stages["known"] = find_known_labels(checked, stages["dataset"], address)
-        if checked.crowd.begins_with_pairs:
+        if crowd.begins_with_pairs:
             stages["pairs"] = worker_pairs(checked, stages["dataset"], address)
             stages["crowd_model"] = crowd_model(
                 checked, stages["dataset"], stages["pairs"], address, stages.get("known")
@@ -79,7 +76,7 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
             find_warm_start(checked),
         )
         decision = choose_worker_model(checked, stages["dataset"], new, address)
-        if checked.crowd.classifier is not None:
+        if crowd.classifier is not None:
             stages["classifier"] = find_predictions(checked, stages["dataset"], address)
         stages["labels"] = find_labels(
             checked, stages["dataset"], decision.live, address, known, stages.get("classifier")

@@ -30,9 +30,10 @@ from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.etl import etl
 from pmflib_flows.run_tables import draw_sections
 from pmflib_flows.tables import make_table
-from pmflib_tasks.config import load_config, make_crowd
+from pmflib_tasks.config import load_config
 from pmflib_tasks.config.loading import draft_config
 from pmflib_tasks.config.pipeline import draft_name
+from pmflib_tasks.crowd.section import make_crowd
 from pmflib_tasks.sections import list_sections
 from pmflib_tasks.stage import open_store
 
@@ -135,7 +136,7 @@ def _run_labels(folder: Path, n_tasks: int, seed: int, *, data_only: bool) -> De
     columns = {"sample": "task", "variable": "worker", "value": "label"}
     source = make_source({"path": "labels.csv", "layout": "long", **columns})
     config = folder / "pipeline.toml"
-    text = draft_config(source, rank=1, crowd=make_crowd({}), name=draft_name(folder))
+    text = draft_config(source, rank=1, sections={"crowd": make_crowd({})}, name=draft_name(folder))
     config.write_text(text, "utf-8")
     demo = DemoRun(int(crowd.task.size), str(config))
     if data_only:

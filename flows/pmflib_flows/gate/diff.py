@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from pmflib_tasks.crowd.label_differences import LabelDifference
+    from pmflib_tasks.file_changes import FileChanges
     from pmflib_tasks.gate.run_differences import (
-        FileChanges,
         RunDifference,
         SchemaChanges,
         ValueChange,

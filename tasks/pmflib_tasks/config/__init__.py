@@ -1,30 +1,27 @@
 """Sections of ``pipeline.toml``, and drafts of configurations."""
 
 from pmflib_tasks.config.data_sections import Guard, GuardLimits, QualityConfig, StoreConfig
-from pmflib_tasks.config.loading import load_config, make_config, make_crowd
+from pmflib_tasks.config.loading import load_config, make_config
 from pmflib_tasks.config.model_sections import (
-    CrowdConfig,
     EMConfig,
     EvaluateConfig,
-    GateConfig,
     ModelConfig,
 )
-from pmflib_tasks.config.pipeline import ClusterConfig, LineageConfig, PipelineConfig
+from pmflib_tasks.config.pipeline import SECTIONS, ClusterConfig, PipelineConfig
 
 __all__ = [
     "ClusterConfig",
-    "CrowdConfig",
     "EMConfig",
     "EvaluateConfig",
-    "GateConfig",
     "Guard",
     "GuardLimits",
-    "LineageConfig",
     "ModelConfig",
     "PipelineConfig",
     "QualityConfig",
     "StoreConfig",
     "load_config",
     "make_config",
-    "make_crowd",
 ]
+# `python -m pydoc` shows the options of features as well
+globals().update((section.__name__, section) for section in SECTIONS.values())
+__all__ += [section.__name__ for section in SECTIONS.values()]

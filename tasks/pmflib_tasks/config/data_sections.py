@@ -43,25 +43,6 @@ class WindowConfig(Section):
     nor quarantined. Numeric times are in seconds. By default all rows are used."""
 
 
-class MarginsConfig(Section):
-    """Known margins of the population, to which the weights of the samples are raked.
-
-    All counts, fits, scores and answers are of the raked samples.
-    """
-
-    tables: dict[str, dict[str, Annotated[float, Field(ge=0)]]] = Field(default_factory=dict)
-    """Number of each level, by variable: shares, per cent or totals."""
-    files: tuple[str, ...] = ()
-    """CSV files, each with a column of levels for one variable or two, and a last column of numbers."""
-    bounds: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(gt=1)]] | None = None
-    """Smallest and largest factor of a weight, relative to the mean factor, such as [0.3, 3]."""
-
-    @property
-    def are_known(self) -> bool:
-        """Whether there are margins."""
-        return bool(self.tables or self.files)
-
-
 Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
 """Limit of a guard; "off" disables it."""
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from pmflib.base.errors import ConfigError
 from pmflib.base.methods import PAIR_METHODS, SAMPLE_METHODS
 from pmflib.ingest.options import SourceOptions, abridge, validate_section
 from pmflib.ingest.source_paths import escape_text
-from pmflib_tasks.config.model_sections import QUICK, CrowdConfig
+from pmflib_tasks.config.model_sections import QUICK
 from pmflib_tasks.config.pipeline import PipelineConfig
 
 MAX_CONFIG_BYTES = 8 << 20
@@ -84,17 +84,6 @@ def make_config(data: dict[str, Any], *, base: str | Path = ".", file: str = "")
     return validate_section(PipelineConfig, data | given, depth=2)
 
 
-def make_crowd(data: dict[str, Any]) -> CrowdConfig:
-    """Validate the section on label logs, given as a dictionary.
-
-    Raises
-    ------
-    ConfigError
-        If an option is unknown or out of range: one line each.
-    """
-    return validate_section(CrowdConfig, data)
-
-
 DEPENDENCE = "forests within the states, where held-out samples say so"
 
 
@@ -118,7 +107,7 @@ def draft_config(
     method: str = "auto",
     dependence: str = "none",
     notes: Sequence[str] = (),
-    crowd: CrowdConfig | None = None,
+    sections: Mapping[str, Any] | None = None,
     target: str | None = None,
     likely_weight: str | None = None,
     likely_replicates: str | None = None,
@@ -139,8 +128,8 @@ def draft_config(
         As in `ModelConfig`.
     notes
         Points to review, written as comments.
-    crowd
-        Options for label logs, if the pipeline is for one.
+    sections
+        Sections of features by key, if the pipeline is for one.
     target
         Variable to predict.
     likely_weight
@@ -160,7 +149,9 @@ def draft_config(
     -------
     TOML text that `load_config` reads.
     """
-    more = [] if crowd is None else ["[crowd]", *_draft_lines(crowd, "method"), ""]
+    more = []
+    for key, section in (sections or {}).items():
+        more += [f"[{key}]", *_draft_lines(section, *section.drafted), ""]
     described = "" if method == "auto" else (PAIR_METHODS | SAMPLE_METHODS)[method].description
     # data quoted in notes may contain line ends, which would end the comment
     comments = ["# review: " + re.sub(r"[\x00-\x1f\x7f]+", " ", note) for note in notes]

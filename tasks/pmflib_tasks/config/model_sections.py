@@ -8,18 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pmflib.base.defaults import LABEL_LIMITS, LIMITS
+from pmflib.base.defaults import LIMITS
 from pmflib.base.errors import ConfigError
-from pmflib.base.method_options import MethodChoice, configure_method
+from pmflib.base.method_options import configure_method
 from pmflib.base.methods import (
-    CROWD_METHODS,
     MEMBER_START_METHODS,
-    ORDINAL_METHODS,
     PAIR_METHODS,
     SAMPLE_METHODS,
     describe_methods,
     find_method,
-    list_pipeline_methods,
 )
 from pmflib.ingest.options import Section
 
@@ -209,109 +206,3 @@ class EvaluateConfig(Section):
     """Number of folds held out from training and from all choices, for the reported scores."""
     hide: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the observed cells of the test samples that are hidden and predicted from the others."""
-
-
-class GateConfig(Section):
-    """Conditions under which a new model replaces the live one; see `docs/gate.md`.
-
-    Both models predict the same hidden cells, in today's test samples and in those that the live model was scored on
-    when it was made. The new model goes live if, in both sets, its loss is not larger than tolerated with sufficient
-    certainty.
-    """
-
-    least_cells: Annotated[int, Field(ge=1)] = 100
-    """Minimum number of hidden cells for a set of samples to count. With fewer, errors that occur once in a hundred
-    cells may be missed by the estimate of the standard error.
-    """
-    standard_errors: Annotated[float, Field(gt=0)] = 2.0
-    """Margin for chance, in standard errors of the paired gain: with two, a model that is just as bad as tolerated
-    passes in 2.3 % of cases. For few samples, the quantile of Student's t with the same probability is used.
-    """
-    largest_loss: Annotated[float, Field(ge=0)] = 0.02
-    """Tolerated loss, nats per hidden cell: 0.02 makes true answers 2 % less probable, which is unnoticeable and far
-    below the effect of corrupted files. With 0, a model goes live only if it is certainly better.
-    """
-
-
-class CrowdConfig(Section):
-    """True labels of tasks labelled by many workers: `pmf crowd`."""
-
-    method: Annotated[
-        str,
-        AfterValidator(lambda name: find_method(list_pipeline_methods(), name).name),
-        Field(
-            description="As `pmflib.apps.crowd.aggregate` knows it.\n"
-            + describe_methods(list_pipeline_methods())
-        ),
-    ] = "auto"
-    method_options: dict[str, Any] = Field(default_factory=dict)
-    """Options of a method of co-occurrences, as in the table of `docs/methods.md`:
-    `method_options = {annotators = ["ann", "bob"]}`.
-    """
-    em: bool = True
-    """Whether methods based on co-occurrences are followed by passes over the tasks."""
-    tol: Annotated[float, Field(ge=0)] = LABEL_LIMITS.tol
-    """Stop when a pass moves at most this share of the labels between classes."""
-    classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Possible labels; by default all labels that occur."""
-    ordinal: bool = False
-    """Whether classes are ordered (as in ``classes``, or numerically), so that errors to neighbouring classes are more
-    likely if the log supports it; for the methods "auto" and "balanced".
-    """
-    known: Annotated[str, Field(min_length=1)] | None = None
-    """File of tasks with known true labels, with the log's columns of tasks and labels: these labels are certain in the
-    output, and almost certain in the passes. Rows with other tasks or labels, or that contradict each other, are
-    rejected.
-    """
-    classifier: Annotated[str, Field(min_length=1)] | None = None
-    """File of a model's class probabilities, Parquet or CSV: the log's column of tasks, and one column per class. They
-    are combined with the labels according to their accuracy; rows of other tasks are ignored.
-    """
-    warm: bool = False
-    """Whether passes start from the live model of the workers, which takes a few passes instead of dozens and keeps the
-    number of subclasses. Labels then agree with those of a full run up to `tol`, not bit for bit. For methods that
-    iterate over the tasks.
-    """
-
-    @property
-    def begins_with_pairs(self) -> bool:
-        """Return whether the method is based on co-occurrences."""
-        return CROWD_METHODS[self.method].family == "pairs"
-
-    @property
-    def choice(self) -> MethodChoice:
-        """Return the method, with its options if any are given, as `pmflib.apps.crowd.aggregate` takes it."""
-        options = self.method_options
-        return {"name": self.method, **options} if options else self.method
-
-    @model_validator(mode="after")
-    def _check_options(self) -> CrowdConfig:
-        configure_method(CROWD_METHODS, self.choice)
-        return self
-
-    @model_validator(mode="after")
-    def _check_em(self) -> CrowdConfig:
-        if not self.em and not self.begins_with_pairs:
-            raise ValueError(
-                f"em = false leaves nothing of method = {self.method!r}, which passes over the tasks; give a method of "
-                "co-occurrences, as 'robust'"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_warm(self) -> CrowdConfig:
-        if self.warm and self.begins_with_pairs:
-            raise ValueError(
-                f"warm = true, and method = {self.method!r} begins with pairs of workers, not the live model; give "
-                "a method that passes over the tasks, as 'auto'"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_ordinal(self) -> CrowdConfig:
-        if self.ordinal and self.method not in ORDINAL_METHODS:
-            raise ValueError(
-                f"ordinal = true, and method = {self.method!r} has no use for the order of classes; give one of "
-                f"{ORDINAL_METHODS}"
-            )
-        return self

@@ -7,9 +7,9 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
 from pmflib.base.errors import ConfigError, SchemaError
 from pmflib.base.method_options import MethodChoice
@@ -19,19 +19,20 @@ from pmflib.ingest.options import DatasetOptions, SchemaOptions, Section, Source
 from pmflib.ingest.source_paths import escape_text, read_as_text, would_find_store
 from pmflib.schema import Schema
 from pmflib_tasks.config.data_sections import (
-    MarginsConfig,
     QualityConfig,
     StoreConfig,
     WindowConfig,
 )
 from pmflib_tasks.config.model_sections import (
     QUICK,
-    CrowdConfig,
     EMConfig,
     EvaluateConfig,
-    GateConfig,
     ModelConfig,
 )
+from pmflib_tasks.feature import FeatureSection
+from pmflib_tasks.features import FEATURES
+
+S = TypeVar("S", bound=FeatureSection)
 
 
 @dataclass(frozen=True)
@@ -81,19 +82,8 @@ class ClusterConfig(Section):
     """Time to wait for a scheduler that does not respond, and for workers if there are none, seconds."""
 
 
-class LineageConfig(Section):
-    """OpenLineage events: what each run read and wrote. Nothing here changes the results."""
-
-    events: Literal["file", "client", "off"] = "file"
-    """Destination of events: lineage/events.jsonl in the store; the destination configured for the OpenLineage client
-    by openlineage.yml or OPENLINEAGE_URL (pip install pmflib[lineage]); or none.
-    """
-    namespace: Annotated[str, Field(min_length=1)] = "pmf"
-    """Namespace of jobs and artefacts."""
-
-
-class PipelineConfig(Section):
-    """Configuration of a pipeline: the sections of ``pipeline.toml``."""
+class CoreConfig(Section):
+    """Configuration of a pipeline without the sections of features."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
     """Name that distinguishes the pipelines of a store, and their deployments, artifacts and jobs elsewhere; used as a
@@ -101,20 +91,12 @@ class PipelineConfig(Section):
     source: SourceOptions
     schema_: Annotated[SchemaOptions, Field(alias="schema")] = SchemaOptions()
     window: WindowConfig = WindowConfig()
-    margins: MarginsConfig = MarginsConfig()
     store: StoreConfig = StoreConfig()
     model: ModelConfig
     em: EMConfig = EMConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quality: QualityConfig = QualityConfig()
-    crowd: CrowdConfig = CrowdConfig()
-    gate: GateConfig = GateConfig()
     cluster: ClusterConfig = ClusterConfig()
-    lineage: LineageConfig = LineageConfig()
-    sites: dict[str, str] = Field(default_factory=dict)
-    """Files of other sites' counts by the name of the site, from `pmf counts export`. They are added to the counts of
-    the source, and the model is fitted to pairs, without EM. A site withdraws by removal of its line.
-    """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed for everything random: starts, and the cells hidden for evaluation."""
     base: str = ""
@@ -136,10 +118,10 @@ class PipelineConfig(Section):
         return name
 
     @model_validator(mode="after")
-    def _check_paths(self) -> PipelineConfig:
-        beside = [path for path in (self.crowd.known, self.crowd.classifier) if path is not None]
-        beside += [*self.margins.files, *self.sites.values(), *self.source_paths]
-        for path in (self.base, self.store.path, self.schema_.file, *beside):
+    def _check_paths(self) -> CoreConfig:
+        beside = [path for section in self.sections.values() for path in section.paths]
+        own = self.base, self.store.path, self.schema_.file
+        for path in (*own, *beside, *self.source_paths):
             if "\0" in path:
                 raise ValueError(
                     f"the path {abridge(path)} has a NUL byte, which no file name may hold"
@@ -147,7 +129,7 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_sources(self) -> PipelineConfig:
+    def _check_sources(self) -> CoreConfig:
         store, suffixes = self.resolve(self.store.path), self.source.suffixes
         for path in self.source_paths:
             if would_find_store(path, store, suffixes):
@@ -159,7 +141,7 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_window(self) -> PipelineConfig:
+    def _check_window(self) -> CoreConfig:
         if self.window.days is not None and self.source.time is None:
             raise ValueError(
                 f"window.days = {self.window.days:g} needs the times of rows: name the column in source.time"
@@ -167,7 +149,7 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_folds(self) -> PipelineConfig:
+    def _check_folds(self) -> CoreConfig:
         held_out = self.evaluate.validation_folds + self.evaluate.test_folds
         if held_out >= self.store.folds:
             raise ValueError(
@@ -176,7 +158,7 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_members(self) -> PipelineConfig:
+    def _check_members(self) -> CoreConfig:
         known = ("auto", "compare", *MEMBER_START_METHODS)
         if self.em.members > 1 and self.model.method not in known:
             raise ValueError(
@@ -187,7 +169,7 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_target(self) -> PipelineConfig:
+    def _check_target(self) -> CoreConfig:
         if self.em.target is not None and self.model.method in SAMPLE_METHODS:
             raise ValueError(
                 f"em.target = {self.em.target!r} is for EM, and model.method = {self.model.method!r} fits all "
@@ -196,7 +178,7 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_dependence(self) -> PipelineConfig:
+    def _check_dependence(self) -> CoreConfig:
         if (given := self.model.dependence) == "none":
             return self
         if self.has_traits:
@@ -217,7 +199,7 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_choice(self) -> PipelineConfig:
+    def _check_choice(self) -> CoreConfig:
         if self.compares_traits and not self.evaluate.validation_folds:
             raise ValueError(
                 "evaluate.validation_folds = 0 leaves nothing to choose by, and model.method = 'compare' chooses; "
@@ -226,22 +208,19 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_sites(self) -> PipelineConfig:
-        if not self.sites:
-            return self
-        refused = {
-            f"model.method = {self.model.method!r}": self.model.method in SAMPLE_METHODS,
-            f"model.dependence = {self.model.dependence!r}": self.model.dependence != "none",
-            "source.weight": self.source.weight is not None,
-            "section [margins]": self.margins.are_known,
-            "section [em] (EM, averages and a target)": self.em != EMConfig(),
-        }
-        if named := [name for name, is_given in refused.items() if is_given]:
-            raise ValueError(
-                f"sites hand on counts of pairs, to which latent classes are fitted, and {' and '.join(named)} "
-                "takes rows of all sites; leave it out, or remove the sites"
-            )
+    def _check_sections(self) -> CoreConfig:
+        for section in self.sections.values():
+            section.check_pipeline(self)
         return self
+
+    @property
+    def sections(self) -> dict[str, FeatureSection]:
+        """Sections of the features by their keys."""
+        return {name: value for name, value in self if isinstance(value, FeatureSection)}
+
+    def section(self, kind: type[S]) -> S:
+        """Return the section of a feature, given its class."""
+        return next(each for each in self.sections.values() if isinstance(each, kind))
 
     @property
     def has_traits(self) -> bool:
@@ -272,13 +251,14 @@ class PipelineConfig(Section):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what can change the result: everything but the cluster, the lineage and the path of the file."""
+        """SHA-256 of what can change the result; where a pipeline is and runs cannot."""
+        unused = {name for name, each in self.sections.items() if not each.changes_results}
         content = self.model_dump(
-            mode="json", by_alias=True, exclude={"cluster", "lineage", "base", "file"}
+            mode="json", by_alias=True, exclude={"cluster", "base", "file", *unused}
         )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def hurry(self) -> PipelineConfig:
+    def hurry(self) -> CoreConfig:
         """The same pipeline with little time for the choice of the rank."""
         return self.model_copy(
             update={"model": self.model.model_copy(update={"rank_budget": QUICK})}
@@ -315,6 +295,33 @@ class PipelineConfig(Section):
         """Folds of the store: which train, which choose, which test."""
         held_out = self.evaluate.validation_folds, self.evaluate.test_folds
         return split_folds(self.store.folds, *held_out)
+
+
+SECTIONS: dict[str, Any] = {
+    key: place.load() for feature in FEATURES for key, place in feature.section.items()
+}
+"""Classes of the sections of features, by key."""
+
+
+def _make_field(section: Any) -> Any:
+    if issubclass(section, Section):
+        return section, section()
+    # a table without options of its own stands among the options without a section
+    return section, Field(
+        default_factory=section, description=" ".join((section.__doc__ or "").split())
+    )
+
+
+if TYPE_CHECKING:
+    PipelineConfig = CoreConfig
+else:
+    PipelineConfig = create_model(
+        "PipelineConfig",
+        __base__=CoreConfig,
+        __module__=__name__,
+        __doc__="Configuration of a pipeline: the sections of ``pipeline.toml``.",
+        **{key: _make_field(section) for key, section in SECTIONS.items()},
+    )
 
 
 def draft_name(folder: Path) -> str:

@@ -14,6 +14,7 @@ from pmflib.apps.crowd.stored.stored_labels import StoredLabels
 from pmflib.base.display.progress import report_progress
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.crowd.section import CrowdConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 PAIRS_VERSION = 2
@@ -42,7 +43,7 @@ def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") 
         If the counts do not fit in memory, or the method cannot handle so many workers.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    check_method(config.crowd.method, schema.n_variables, schema[0].cardinality)
+    check_method(config.section(CrowdConfig).method, schema.n_variables, schema[0].cardinality)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
@@ -101,7 +102,7 @@ def crowd_model(
         If the data structures of the method do not fit in memory.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    method = config.crowd.choice
+    method = config.section(CrowdConfig).choice
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
@@ -132,5 +133,5 @@ def crowd_model(
         version=VERSION,
         write=write,
     )
-    report_progress("crowd model", 1, 1, config.crowd.method)
+    report_progress("crowd model", 1, 1, config.section(CrowdConfig).method)
     return entry.reference

@@ -4,6 +4,7 @@ from pmflib_tasks.feature import Command, Feature, Place
 
 FEATURE = Feature(
     "crowd",
+    section={"crowd": Place("pmflib_tasks.crowd.section:CrowdConfig")},
     commands=(Command("crowd", Place("pmflib_flows.crowd.crowd:crowd"), "Labels", 210),),
     sections={"classes": Place("pmflib_tasks.crowd.label_sections:describe_labels")},
     status=Place("pmflib_tasks.crowd.label_sections:find_label_status"),

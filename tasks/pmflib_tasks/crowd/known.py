@@ -19,6 +19,7 @@ from pmflib.ingest.sources import Source, find_sources, identify_source
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_layers
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.crowd.section import CrowdConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1
@@ -49,7 +50,9 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
         If the file cannot be read, or none of its rows can be used.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    source, raw = record_file(config, store, "crowd.known", config.crowd.known, "known labels")
+    source, raw = record_file(
+        config, store, "crowd.known", config.section(CrowdConfig).known, "known labels"
+    )
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         rows = read_known_rows(source, config.source, schema[0])
@@ -127,7 +130,11 @@ def find_predictions(config: PipelineConfig, dataset: Reference, address: str = 
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
     source, raw = record_file(
-        config, store, "crowd.classifier", config.crowd.classifier, "class probabilities"
+        config,
+        store,
+        "crowd.classifier",
+        config.section(CrowdConfig).classifier,
+        "class probabilities",
     )
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:

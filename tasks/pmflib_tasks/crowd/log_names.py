@@ -10,6 +10,7 @@ from pmflib.ingest.sources import find_sources
 from pmflib.store.artefacts import Reference
 from pmflib.store.objects.addresses import StoreAccess
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.crowd.section import CrowdConfig
 from pmflib_tasks.stage import open_store, open_workers, stage
 
 
@@ -52,6 +53,6 @@ def list_log_names(config: PipelineConfig, address: str = "") -> dict[str, Refer
             on_result=lambda done: report_progress("census", done, len(found)),
         )
     counted = load_log_names(store, [entry.reference for entry in entries])
-    schema = make_label_schema(counted, config.source, config.crowd.classes)
+    schema = make_label_schema(counted, config.source, config.section(CrowdConfig).classes)
     schema.save(config.resolve(config.schema_.file))
     return {entry.inputs["source"].digest: entry.reference for entry in entries}

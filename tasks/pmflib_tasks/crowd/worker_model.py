@@ -21,6 +21,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import Outcome, find_live, name_labelling
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.crowd.section import CrowdConfig
 from pmflib_tasks.gate.gate import settle_gate
 from pmflib_tasks.gate.publish import Decision
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
@@ -64,7 +65,7 @@ def worker_model(
         If the parameters and statistics do not fit in memory.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    crowd, least_folds = config.crowd, len(config.fold_split.test)
+    crowd, least_folds = config.section(CrowdConfig), len(config.fold_split.test)
     plan = plan_passes(crowd.method, config.em.max_passes, crowd.tol, ordinal=crowd.ordinal)
     if crowd.ordinal:
         check_class_order(schema[0].levels, given=crowd.classes is not None)
@@ -126,12 +127,16 @@ COMPARABLE = ("method", "em", "annotator_model", "limits", "held_out")
 def find_warm_start(config: PipelineConfig) -> Reference | None:
     """Find the live model as a warm start: if asked for and of the current classes; else None."""
     store = open_store(config)
-    live = find_live(store, name_labelling(config.name)) if config.crowd.warm else None
+    live = (
+        find_live(store, name_labelling(config.name)) if config.section(CrowdConfig).warm else None
+    )
     entry = None if live is None else store.find(live.identity)
     if entry is None or entry.inputs["dataset"].identity in list_erased(store):
         return None
     same = tuple(entry.summary["classes"]) == load_schema(config)[0].levels
-    return live if same and entry.options.get("method") == config.crowd.method else None
+    return (
+        live if same and entry.options.get("method") == config.section(CrowdConfig).method else None
+    )
 
 
 def find_changes(store: Store, new: Reference, live: Reference) -> str:

@@ -15,6 +15,7 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.erasure.certificates import Certificate
 from pmflib_tasks.erasure.removal import erase_samples
 from pmflib_tasks.margins.rake import rake
+from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import load_schema, open_store
 from pmflib_tasks.stages.count import count
@@ -49,7 +50,9 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     if has_data:
         _check_sources(config, store, dataset)
         counts = store.find(stages["counts"].identity) if "counts" in stages else None
-        changed = ("encoded" in stages) != config.margins.are_known and "section margins"
+        changed = ("encoded" in stages) != config.section(
+            MarginsConfig
+        ).are_known and "section margins"
         if counts is not None and counts.options["schema"] != load_schema(config).digest:
             changed = "the schema"
         if changed:

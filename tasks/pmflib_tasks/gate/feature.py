@@ -4,6 +4,7 @@ from pmflib_tasks.feature import Command, Feature, Place
 
 FEATURE = Feature(
     "gate",
+    section={"gate": Place("pmflib_tasks.gate.section:GateConfig")},
     commands=(
         Command("models", Place("pmflib_flows.gate.models:models"), "Operate", 310),
         Command("promote", Place("pmflib_flows.gate.models:promote"), "Operate", 320),

@@ -13,8 +13,9 @@ from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
-from pmflib.store.run_records import InputFile, RunRecord
+from pmflib.store.run_records import RunRecord
 from pmflib_tasks.crowd.label_differences import LabelDifference, compare_labels, read_labelled
+from pmflib_tasks.file_changes import FileChanges, compare_files
 from pmflib_tasks.gate.distribution_differences import (
     PairChange,
     StateChange,
@@ -48,45 +49,6 @@ class ValueChange:
     name: str
     first: Any
     second: Any
-
-
-@dataclass(frozen=True)
-class ChangedFile:
-    """A raw file whose bytes differ between two runs: name, and digest and number of bytes in each run."""
-
-    name: str
-    digest_first: str
-    bytes_first: int | None
-    digest_second: str
-    bytes_second: int | None
-
-
-@dataclass(frozen=True)
-class FileChanges:
-    """Raw files of two runs, by name.
-
-    Parameters
-    ----------
-    added, removed
-        Files that only the second run, or only the first run, read.
-    changed
-        Files whose content differs.
-    n_same
-        Number of files with the same content.
-    """
-
-    added: list[InputFile]
-    removed: list[InputFile]
-    changed: list[ChangedFile]
-    n_same: int
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types."""
-        return {
-            **asdict(self),
-            "added": [file.to_json() for file in self.added],
-            "removed": [file.to_json() for file in self.removed],
-        }
 
 
 @dataclass(frozen=True)
@@ -129,28 +91,6 @@ class SchemaChanges:
     added: list[str]
     removed: list[str]
     changed: list[ChangedVariable]
-
-
-def compare_files(first: Sequence[InputFile], second: Sequence[InputFile]) -> FileChanges:
-    """Compare the raw files of two runs."""
-    before, after = ({file.name: file for file in files} for files in (first, second))
-    shared = [name for name in after if name in before]
-    other = [name for name in shared if after[name].digest != before[name].digest]
-    return FileChanges(
-        [after[name] for name in after if name not in before],
-        [before[name] for name in before if name not in after],
-        [
-            ChangedFile(
-                name,
-                before[name].digest,
-                before[name].bytes,
-                after[name].digest,
-                after[name].bytes,
-            )
-            for name in other
-        ],
-        len(shared) - len(other),
-    )
 
 
 def compare_values(

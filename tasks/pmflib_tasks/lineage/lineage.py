@@ -32,8 +32,8 @@ from pmflib.store.artefacts import SOURCE, Entry, Reference, Store
 from pmflib.store.dataset import list_sources
 from pmflib.store.objects.interface import Objects
 from pmflib.store.run_records import InputFile
-from pmflib_tasks.config.pipeline import LineageConfig
 from pmflib_tasks.guards.findings import find_recorded
+from pmflib_tasks.lineage.section import LineageConfig
 
 Json = dict[str, Any]
 

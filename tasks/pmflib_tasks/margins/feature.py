@@ -1,9 +1,11 @@
-"""Raking to known margins: what the feature adds to the pipeline."""
+"""Known margins of the population: what the feature adds to the pipeline."""
 
 from pmflib_tasks.feature import Feature, Place
 
 FEATURE = Feature(
     "margins",
+    section={"margins": Place("pmflib_tasks.margins.section:MarginsConfig")},
+    plan=Place("pmflib_tasks.margins.rake:plan_stages"),
     steps=Place("pmflib_tasks.margins.rake:STEPS"),
     compare_datasets=Place("pmflib_tasks.margins.rake:compare_margins"),
     sections={"rows": Place("pmflib_tasks.margins.margin_sections:describe_margins")},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from pmflib.surveys.margins.margins import read_margins
 from pmflib.surveys.margins.stored import rake_dataset
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.guards.findings import refuse_empty
+from pmflib_tasks.margins.section import MarginsConfig
+from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 from pmflib_tasks.steps import Step, Walk
 
@@ -49,7 +51,8 @@ def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Refer
         As `pmflib.rake` does.
     """
     store, schema = open_store(config), load_schema(config)
-    given, bounds = config.margins, config.margins.bounds
+    given = config.section(MarginsConfig)
+    bounds = given.bounds
     tables: list[Any] = [given.tables] if given.tables else []
     tables += map(config.resolve, given.files)
     margins = read_margins(tables, schema)[1]
@@ -91,11 +94,16 @@ def run_rake(walk: Walk) -> Reference:
     return rake(walk.config, dataset, walk.address)
 
 
+def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
+    """Plan raking, which follows the encoding of the rows."""
+    yield PlannedStage("rake", "ingest", sizes.config.section(MarginsConfig).are_known)
+
+
 STEPS = (
     Step(
         "dataset",
         run_rake,
-        applies=lambda walk: walk.config.margins.are_known,
+        applies=lambda walk: walk.config.section(MarginsConfig).are_known,
         original="encoded",
     ),
 )

@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pmflib.base.errors import MemoryPlanError
 from pmflib.base.machine import MachineMemory, count_processors
 from pmflib.cluster.clients import count_threads, find_memory, open_client
@@ -18,8 +16,6 @@ from pmflib.cluster.workers import find_scheduler, is_alone
 from pmflib.counts.stored_pairs import choose_n_runs, plan_counting, plan_fold_merges
 from pmflib.em.memory import plan_em, plan_pass
 from pmflib.families.forests.em import are_modest, plan_trees
-from pmflib.families.traits.level_scores import LevelScores
-from pmflib.families.traits.traits import plan_trait_memory
 from pmflib.fits.fit_specifications import Options
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.sources import find_sources
@@ -31,18 +27,14 @@ from pmflib.store.sample_blocks import COUNTING_COARSENESS, TARGET_GROUPS, count
 from pmflib.surveys.design.columns import name_replicates
 from pmflib.surveys.design.replicate_counts import plan_replicates
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.sites.pool import plan_pool
+from pmflib_tasks.features import list_offers
+from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.stage import load_schema
-from pmflib_tasks.traits.fit_traits import choose_n_states
 
 EARLIER_RUNS = 10
 """Number of earlier runs considered; the longest time of each stage is used, as increments do only part of the work."""
 OF_COUNTS = ("quality", "fit", "publish")
 """Stages that work on counts and models, whose time does not depend on the number of rows."""
-OF_SITES = ("pool", "fit_pooled")
-"""Stages of a pipeline with counts of other sites."""
-OF_SAMPLES = ("select", "fit", "refine")
-"""Stages that it does not have."""
 MANY_SAMPLES = 1 << 40
 """Number of samples assumed before the first run; memory that depends on it is bounded anyway."""
 
@@ -183,21 +175,27 @@ def plan_run(
         sources = find_sources(config.source_paths, config.source.suffixes, skip_empty=True)
         n_replicates = len(name_replicates(sources, config.source).replicate_columns)
     rank = rank or history.rank
-    known = rank or config.model.rank != "auto" or config.sites
+    own = list_own_stages(config, schema, workers.n_threads, history.account)
+    replaced = {name for each in own for name in each.replaces}
     plans = list_plans(
-        config, schema, workers.n_threads, rank, account=history.account, n_replicates=n_replicates
+        config,
+        schema,
+        workers.n_threads,
+        rank,
+        account=history.account,
+        n_replicates=n_replicates,
     )
     rows = rows or history.estimate_rows()
     notes, refusals = [], []
-    if not known:
+    if not rank and config.model.rank == "auto" and "refine" not in replaced:
         notes.append("refine: its rank is chosen by the first run; --rank plans one")
     for stage, plan in list(plans.items()):
         try:
             workers.memory.check(plan)
         except MemoryPlanError as error:
-            if stage == "fit_traits" and config.compares_traits:
+            if instead := next((each.otherwise for each in own if each.name == stage), ""):
                 del plans[stage]
-                notes.append(f"fit_traits is left out, and latent classes are published: {error}")
+                notes.append(f"{stage} is left out, and {instead}: {error}")
             else:
                 refusals.append(f"{stage}: {error}")
     longest = history.find_longest()
@@ -205,12 +203,15 @@ def plan_run(
         notes.append("time: no run of this pipeline has ended yet, and says what stages take")
     tasks = count_tasks(config, schema, workers.n_threads, history.account, rows, rank)
     stages = []
-    names = dict.fromkeys(["ingest", "rake", "count", *OF_SITES, *longest, *plans])
-    for stage in OF_SAMPLES if config.sites else OF_SITES:
-        names.pop(stage, None)
-    if not config.margins.are_known:
-        del names["rake"]
-    for stage in names:
+    placed = [
+        name
+        for stage in ("ingest", "count")
+        for name in (stage, *(each.name for each in own if each.after == stage))
+    ]
+    absent = replaced | {each.name for each in own if not each.applies}
+    for stage in dict.fromkeys([*placed, *longest, *plans]):
+        if stage in absent:
+            continue
         record = longest.get(stage)
         seconds = None
         if record is not None and rows is not None:
@@ -375,26 +376,36 @@ def list_plans(
         return pairs.take_larger(plan_replicates(n_levels, n_replicates, n))
 
     plans: dict[str, PlanWorker] = {"count": plan_counts}
-    if config.sites:
-        plans["pool"] = lambda _: plan_pool(config, n_levels)
+    known = rank or (None if config.model.rank == "auto" else config.model.rank)
+    if known is not None and not config.has_traits:
+        costs = measure_run(config, schema, n_threads, account).costs
+        plans["refine"] = _plan_classes(config, schema, n_threads, known, costs)
+    for each in list_own_stages(config, schema, n_threads, account):
+        if each.memory is not None and each.applies:
+            plans[each.name] = each.memory
+        for stage in each.replaces:
+            plans.pop(stage, None)
+    return plans
+
+
+def measure_run(
+    config: PipelineConfig, schema: Schema, n_threads: int, account: DatasetAccount | None
+) -> RunSizes:
+    """Measure a run by the account of its data; None assumes `MANY_SAMPLES`."""
     n_samples, n_observed, n_groups = MANY_SAMPLES, MANY_SAMPLES * schema.n_variables, TARGET_GROUPS
     if account is not None and account.samples:
         n_samples, n_observed = account.samples, account.observed
         n_groups = count_groups(n_observed, account.blocks)
     costs = [-(-n_observed // max(1, n_groups))] * n_groups
-    known = rank or (None if config.model.rank == "auto" else config.model.rank)
-    if known is not None and not config.has_traits and not config.sites:
-        plans["refine"] = _plan_classes(config, schema, n_threads, known, costs)
-    if config.has_traits or config.compares_traits:
-        scores = LevelScores.make(schema, np.zeros(n_levels))
-        n_states: Any = choose_n_states(config)
+    return RunSizes(config, schema, n_threads, n_samples, n_observed, costs)
 
-        def plan_traits(n: int) -> MemoryPlan:
-            sizes = {"n_states": n_states, "n_threads": n, "n_all_threads": n_threads}
-            return plan_trait_memory(scores, costs, n_samples, n_observed, **sizes)
 
-        plans["fit_traits"] = plan_traits
-    return plans
+def list_own_stages(
+    config: PipelineConfig, schema: Schema, n_threads: int, account: DatasetAccount | None
+) -> list[PlannedStage]:
+    """List the stages of the features, as `measure_run` finds the sizes of the run."""
+    sizes = measure_run(config, schema, n_threads, account)
+    return [each for offer in list_offers("plan") for each in offer(sizes)]
 
 
 def _plan_classes(

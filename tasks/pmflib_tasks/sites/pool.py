@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from pmflib.store.objects.local_folder import digest_file
 from pmflib.surveys.sites.site_counts import add_sites
 from pmflib.surveys.sites.site_files import read_site
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.planned_stages import PlannedStage, RunSizes
+from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 from pmflib_tasks.steps import Step, Walk
 
@@ -54,7 +56,9 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
     """
     store = open_store(config)
     plan_pool(config, load_schema(config).n_levels).check(find_memory_limit())
-    paths = {name: Path(config.resolve(path)) for name, path in config.sites.items()}
+    paths = {
+        name: Path(config.resolve(path)) for name, path in config.section(SitesConfig).root.items()
+    }
     sites = {name: read_site(path) for name, path in paths.items()}
     facts = {
         name: {"digest": site.digest, "rows": int(site.n_rows.sum()), "minimum": site.minimum}
@@ -87,11 +91,21 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
 def plan_pool(config: PipelineConfig, n_levels: int) -> MemoryPlan:
     """Plan the memory of `pool`: the counts of all sites, and what reading a file of counts takes."""
     table = 8 * config.store.folds * n_levels**2
+    n_sites = len(config.section(SitesConfig).root)
     return MemoryPlan(
         "pool",
-        {f"counts of {len(config.sites):,} site(s)": (len(config.sites) + READING) * table},
+        {f"counts of {n_sites:,} site(s)": (n_sites + READING) * table},
         "Merge rare levels in the schema of all sites, or use fewer folds.",
     )
+
+
+def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
+    """Plan the stages of a run with counts of other sites, which has none of samples."""
+    is_given = bool(sizes.config.section(SitesConfig).root)
+    memory = plan_pool(sizes.config, sizes.schema.n_levels)
+    replaces = ("select", "fit", "refine") if is_given else ()
+    yield PlannedStage("pool", "count", is_given, lambda _: memory, replaces)
+    yield PlannedStage("fit_pooled", "count", is_given)
 
 
 @stage(name="fit_pooled", makes="model")
@@ -163,7 +177,9 @@ def list_sites(store: Store, made: Reference) -> dict[str, dict[str, Any]]:
 
 def find_withdrawal(config: PipelineConfig, live: Reference) -> str:
     """Name the sites whose counts the live model was fitted to and that the configuration lacks, in a clause."""
-    left = sorted(list_sites(open_store(config), live).keys() - config.sites.keys())
+    left = sorted(
+        list_sites(open_store(config), live).keys() - config.section(SitesConfig).root.keys()
+    )
     return f"{', '.join(left)} withdrew counts that the live model was fitted to" if left else ""
 
 
@@ -183,7 +199,7 @@ STEPS = (
         "model",
         run_fit_pooled,
         needs=("dataset", "pooled"),
-        applies=lambda walk: bool(walk.config.sites),
+        applies=lambda walk: bool(walk.config.section(SitesConfig).root),
     ),
 )
 """With counts of other sites, the model is fitted to pairs."""

@@ -12,13 +12,13 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.features import list_offers
 from pmflib_tasks.guards.findings import accept, condense, hold_back, refuse_empty
 from pmflib_tasks.guards.quality import check_quality, read_findings
-from pmflib_tasks.selection.select import select, settle
 from pmflib_tasks.stage import load_schema, open_store
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.refine import refine
+from pmflib_tasks.stages.select import select, settle
 from pmflib_tasks.steps import Step, Walk, find_current
 
 

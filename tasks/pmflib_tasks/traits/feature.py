@@ -4,5 +4,6 @@ from pmflib_tasks.feature import Feature, Place
 
 FEATURE = Feature(
     "traits",
+    plan=Place("pmflib_tasks.traits.fit_traits:plan_stages"),
     steps=Place("pmflib_tasks.traits.choose:STEPS"),
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pmflib.answering.weighing import weigh_model
 from pmflib.base.display.progress import Progress, divert_functions, report_progress
@@ -12,12 +14,14 @@ from pmflib.base.errors import MemoryPlanError
 from pmflib.cluster.clients import Client
 from pmflib.cluster.memory import MemoryPlan, PlanWorker, format_bytes
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.traits import fit_traits as fit_to_samples
-from pmflib.families.traits.traits import plan_fit_traits
+from pmflib.families.traits.traits import plan_fit_traits, plan_trait_memory
 from pmflib.fits.fit_result import summarise_fit
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, identify
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 # 4: likelihood and criteria of the model
@@ -167,3 +171,26 @@ def _pass_on(progress: Progress) -> None:
     """Report a step of the fit, except its end."""
     if not progress.is_over:
         report_progress("fit_traits", progress.done, progress.total, progress.text)
+
+
+def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
+    """Plan the fit of traits, if the model has them or is compared with one that has."""
+    config, schema = sizes.config, sizes.schema
+    if not (config.has_traits or config.compares_traits):
+        return
+    scores = LevelScores.make(schema, np.zeros(schema.n_levels))
+    n_states: Any = choose_n_states(config)
+
+    def plan_traits(n: int) -> MemoryPlan:
+        return plan_trait_memory(
+            scores,
+            sizes.costs,
+            sizes.n_samples,
+            sizes.n_observed,
+            n_states=n_states,
+            n_threads=n,
+            n_all_threads=sizes.n_threads,
+        )
+
+    otherwise = "latent classes are published" if config.compares_traits else ""
+    yield PlannedStage("fit_traits", memory=plan_traits, otherwise=otherwise)

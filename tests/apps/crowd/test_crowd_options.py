@@ -7,7 +7,8 @@ import pytest
 
 from pmflib_flows import cli
 from pmflib_flows.crowd import crowd
-from pmflib_tasks.config import load_config, make_crowd
+from pmflib_tasks.config import load_config
+from pmflib_tasks.crowd.section import CrowdConfig, make_crowd
 
 
 @pytest.fixture
@@ -71,7 +72,9 @@ def test_crowd__method_is_written_once_and_then_read(call, tmp_path):
     assert call("a.csv", *options) == (0, "")
     file = tmp_path / "crowd" / "pipeline.toml"
     found = load_config(file)
-    assert found.crowd == make_crowd({"method": "robust", "em": False, "classes": ["b", "a"]})
+    assert found.section(CrowdConfig) == make_crowd(
+        {"method": "robust", "em": False, "classes": ["b", "a"]}
+    )
     assert found.seed == 3
     text = file.read_text()
     assert call() == (0, "")
@@ -137,7 +140,7 @@ def test_crowd__files_beside_the_labels_are_found_from_the_folder_of_the_configu
     call, tmp_path
 ):
     assert call("a.csv", "--classifier", "said.parquet", "--known", "gold.csv") == (0, "")
-    crowd = load_config(tmp_path / "crowd" / "pipeline.toml").crowd
+    crowd = load_config(tmp_path / "crowd" / "pipeline.toml").section(CrowdConfig)
     assert (crowd.classifier, crowd.known) == ("../said.parquet", "../gold.csv")
     assert call("--classifier", "said.parquet") == (0, "")
     code, err = call("--classifier", "other.parquet")

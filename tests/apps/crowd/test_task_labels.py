@@ -8,11 +8,11 @@ from pmflib.apps.crowd import aggregate
 from pmflib.apps.crowd.stored import log_names
 from pmflib.base.errors import ConfigError, SchemaError, SourceError
 from pmflib.em.checkpoint import Checkpoint
-from pmflib_tasks.config import make_crowd
 from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.crowd.known import find_known_labels
 from pmflib_tasks.crowd.labels import find_labels
 from pmflib_tasks.crowd.log_names import list_log_names
+from pmflib_tasks.crowd.section import CrowdConfig, make_crowd
 from pmflib_tasks.crowd.worker_model import worker_model
 from pmflib_tasks.stages.ingest import ingest
 from tests.apps.crowd.label_logs import draw_log
@@ -34,9 +34,9 @@ def run(config, workers, **crowd):
     config = with_crowd(config, **crowd)
     dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     model = known = None
-    if config.crowd.known is not None:
+    if config.section(CrowdConfig).known is not None:
         known = find_known_labels.fn(config, dataset, workers)
-    if config.crowd.begins_with_pairs:
+    if config.section(CrowdConfig).begins_with_pairs:
         pairs = worker_pairs.fn(config, dataset, workers)
         model = crowd_model.fn(config, dataset, pairs, workers, known)
     model = worker_model.fn(config, dataset, model, workers, known)

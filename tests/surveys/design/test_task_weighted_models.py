@@ -9,12 +9,12 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.inference.imputation.resampled_fits import fit_resampled
 from pmflib_tasks.imputation.imputation import make_imputer
-from pmflib_tasks.selection.select import select
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.refine import refine
+from pmflib_tasks.stages.select import select
 from pmflib_tasks.traits.choose import choose
 from pmflib_tasks.traits.fit_traits import fit_traits
 from tests.pipelines import as_wide, load_model, make_schema, store_of, summary_of

@@ -17,10 +17,10 @@ from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
 from pmflib.surveys.design.sample_designs import StoredDesign
 from pmflib_tasks.erasure.erase import erase
-from pmflib_tasks.selection.select import select
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.select import select
 from tests.pipelines import (
     as_wide,
     draw_codes,

@@ -16,6 +16,7 @@ from pmflib.surveys.design.sample_designs import StoredDesign
 from pmflib_tasks.config.loading import load_config
 from pmflib_tasks.erasure.erase import erase
 from pmflib_tasks.margins.rake import rake
+from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import (
@@ -247,7 +248,7 @@ def test_erase__an_erased_sample_changes_the_raking(tmp_path):
     encoded, raked = rake_all(config)
     stages = {"encoded": encoded, "dataset": raked, "counts": count.fn(config, raked)}
     record_night(config, stages)
-    changed = config.model_copy(update={"margins": type(config.margins)()})
+    changed = config.model_copy(update={"margins": MarginsConfig()})
     with pytest.raises(StoreError, match="margins"):
         erase(changed, ["a3"])
     erase(config, ["a3", "a7", "a200"])

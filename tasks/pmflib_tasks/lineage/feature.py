@@ -1,0 +1,7 @@
+"""Events of OpenLineage: what the feature adds to the pipeline."""
+
+from pmflib_tasks.feature import Feature, Place
+
+FEATURE = Feature(
+    "lineage", section={"lineage": Place("pmflib_tasks.lineage.section:LineageConfig")}
+)
