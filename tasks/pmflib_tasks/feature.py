@@ -122,12 +122,8 @@ class Feature:
         Function ``(store, record) -> ReportPart | None``: what it adds to the page of a run.
     status
         Function ``(config, store) -> StatusPart``: what it adds to `pmf status`.
-    health
-        Function ``(config) -> Iterable[Check]``: what `pmf doctor` checks of it.
     plan
         Function ``(sizes) -> Iterable[PlannedStage]``: its stages in the plan of a run (`pmflib_tasks.planned_stages`).
-    erase
-        Function that removes samples from what only this feature keeps, when they are erased from a store.
     """
 
     name: str
@@ -142,6 +138,4 @@ class Feature:
     after_run: Place | None = None
     report: Place | None = None
     status: Place | None = None
-    health: Place | None = None
     plan: Place | None = None
-    erase: Place | None = None

@@ -14,12 +14,12 @@ from pmflib.store.run_records import find_last_run
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.erasure.certificates import Certificate
 from pmflib_tasks.erasure.removal import erase_samples
-from pmflib_tasks.margins.rake import rake
-from pmflib_tasks.margins.section import MarginsConfig
+from pmflib_tasks.features import FEATURES
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import load_schema, open_store
-from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
+from pmflib_tasks.stages.order import list_steps
+from pmflib_tasks.steps import Stages, Walk
 
 
 def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
@@ -47,12 +47,13 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     stages = {} if run is None else run.stages
     dataset = stages.get("dataset")
     has_data = dataset is not None and store.find(dataset.identity) is not None
+    walk = Walk(config, list_steps())
+    # nothing is built upon the last run, which holds the samples
+    walk.base = {}
     if has_data:
         _check_sources(config, store, dataset)
         counts = store.find(stages["counts"].identity) if "counts" in stages else None
-        changed = ("encoded" in stages) != config.section(
-            MarginsConfig
-        ).are_known and "section margins"
+        changed = _find_changed_section(walk, stages)
         if counts is not None and counts.options["schema"] != load_schema(config).digest:
             changed = "the schema"
         if changed:
@@ -65,15 +66,22 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
         if not has_data:
             return {}
         with share_workers(config.cluster, alone=is_small(config)):
-            made = {"dataset": ingest(config)}
             if "counts" in stages:
-                if "encoded" in stages:
-                    made["encoded"] = made["dataset"]
-                    made["dataset"] = rake(config, made["encoded"])
-                made["counts"] = count(config, made["dataset"])
-        return made
+                walk.reach("counts")
+            else:
+                walk.stages["dataset"] = ingest(config)
+        return walk.stages
 
     return erase_samples(store, identifiers, config.name, rebuild)
+
+
+def _find_changed_section(walk: Walk, stages: Stages) -> str:
+    """Name the section whose step changed the artefacts of an earlier run and would not today, or the other way."""
+    for feature in FEATURES:
+        for step in () if feature.steps is None else feature.steps.load():
+            if step.original and (step.original in stages) != step.applies(walk):
+                return f"section {', '.join(feature.section)}"
+    return ""
 
 
 def _check_sources(config: PipelineConfig, store: Store, dataset: Reference | None) -> None:
