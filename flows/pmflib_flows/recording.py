@@ -35,8 +35,9 @@ from pmflib.store.run_records import (
     name_labelling,
     now,
 )
-from pmflib_flows.run_log import log_run, publish_report
+from pmflib_flows.run_log import log_run
 from pmflib_tasks.config import PipelineConfig, load_config
+from pmflib_tasks.features import list_offers
 from pmflib_tasks.lineage.lineage import RunEvents, open_events
 from pmflib_tasks.lineage.section import LineageConfig
 from pmflib_tasks.prefect_runs import find_flow_run_id
@@ -196,7 +197,8 @@ def record_run(
             record = append_record(store, name, record, draft.settle)
         finally:
             log_run(name, record)
-        publish_report(config, store, name, record)
+        for follow in list_offers("after_run"):
+            follow(config, store, name, record)
         draft.outcome, draft.reason = record.outcome, record.reason
         draft.live, draft.number = record.live, record.number
 

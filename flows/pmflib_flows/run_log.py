@@ -1,4 +1,4 @@
-"""Log and artifacts of flow runs in Prefect, with the content of the command-line output and the report's summary."""
+"""Log and artifact of flow runs in Prefect, with the content of the command-line output."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ from rich.text import Text
 
 from pmflib.base.display.progress_bars import draw_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
 from pmflib_flows.console import SafeConsole
 from pmflib_flows.run_tables import draw_sections
-from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.prefect_runs import is_flow_run, make_artifact_key
 from pmflib_tasks.sections import describe_account, list_sections
-from pmflib_tasks.stage import stage
 
 LOG_SECONDS = 30.0
 """Interval between log lines on a running stage, seconds, which keeps logs of scheduled runs short."""
@@ -95,47 +92,6 @@ def log_run(name: str, record: RunRecord) -> None:
     except Exception as error:
         # the run is over and its record is in the store, so a lost server does not matter
         console.print(f"the artifact of the run could not be stored: {error}")
-
-
-def publish_report(config: PipelineConfig, store: Store, name: str, record: RunRecord) -> None:
-    """Write the report page of a run, and show its summary in Prefect, in a flow run only.
-
-    Parameters
-    ----------
-    config
-        The pipeline.
-    store
-        Store of the pipeline.
-    name
-        Name of the pipeline, or of its labels.
-    record
-        Record of the run, already written. If nothing was new, the previous page is still valid and none is written.
-    """
-    if is_flow_run() and record.action in ("run", "labels") and record.outcome != "unchanged":
-        _write_report(config, store, name, record.number)
-
-
-@stage(name="report")
-def _write_report(config: PipelineConfig, store: Store, name: str, number: int) -> None:
-    try:
-        from prefect.artifacts import create_markdown_artifact
-
-        from pmflib.store.run_records import keep_page
-        from pmflib_tasks.report.page import render_page
-        from pmflib_tasks.report.run_report import gather_report
-        from pmflib_tasks.report.sentences import write_summary
-
-        report = gather_report(store, name, number)
-        path = keep_page(store, name, number, render_page(report).encode("utf-8", "replace"))
-        # browsers do not open files of another machine, nor local files from a page of a server
-        create_markdown_artifact(
-            key=make_artifact_key(name, "report"),
-            markdown=write_summary(report, path),
-            description=f"report of run {number}",
-        )
-    except Exception as error:
-        # the run is over and its record is in the store: `pmf report` can write the page at any time
-        log_line(f"the report of the run was not written: {error}")
 
 
 def _without_lines(shown: Group | Text) -> Group | Text:

@@ -116,6 +116,8 @@ class Feature:
     sections
         Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`), by the
         key of the facts that there must be.
+    after_run
+        Function ``(config, store, name, record)`` that is called when the record of a run has been written.
     report
         Function ``(store, record) -> ReportPart | None``: what it adds to the page of a run.
     status
@@ -133,6 +135,7 @@ class Feature:
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
     sections: Mapping[str, Place] = field(default_factory=dict)
+    after_run: Place | None = None
     report: Place | None = None
     status: Place | None = None
     plan: Place | None = None

@@ -38,6 +38,11 @@ ROWS = {
 }
 """Names of the keys of an account of rows, in the order shown."""
 
+DESTINATIONS = {
+    key: text for key, text in ROWS.items() if key.startswith("rows_") and key != "rows_in"
+}
+"""Those that add up to the rows read."""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -150,11 +155,6 @@ def list_sections(facts: Mapping[str, Any]) -> Iterator[Section]:
     """List what a run has to say, from the facts of its record, in reading order; absent facts are left out."""
     for describe in (describe_rows, describe_quality, describe_model, describe_scores):
         yield from describe(facts)
-    yield from list_feature_sections(facts)
-
-
-def list_feature_sections(facts: Mapping[str, Any]) -> Iterator[Section]:
-    """List the sections of features, from the facts of the record of a run."""
     for feature in FEATURES:
         for key, place in feature.sections.items():
             if facts.get(key):

@@ -16,6 +16,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import InputFile
 from pmflib.store.zarr_arrays import read_arrays
+from pmflib_tasks.sections import DESTINATIONS
 
 EXAMPLES = 3
 """Maximum number of rejected rows shown per reason."""
@@ -23,15 +24,6 @@ RAW_LETTERS = 300
 """Maximum number of characters shown of a raw row."""
 LEAST_SUPPORTED = 15
 """Number of pairs of variables listed, those with the fewest samples."""
-
-WHERE_ROWS_WENT = {
-    "rows_encoded": "used",
-    "rows_quarantined": "did not fit, and are in quarantine",
-    "rows_left_out": "answers to variables left out on purpose",
-    "rows_outside": "outside the window of time",
-    "rows_erased": "of erased samples",
-}
-"""Descriptions of the keys of an account of rows; their numbers add up to the rows read."""
 
 REASONS = {
     "ragged": "too few or too many fields",
@@ -129,7 +121,7 @@ class DataReport:
     @property
     def destinations(self) -> list[tuple[str, int]]:
         """Numbers of rows by what became of them, in words."""
-        numbers = {text: getattr(self.rows, key, 0) for key, text in WHERE_ROWS_WENT.items()}
+        numbers = {text: getattr(self.rows, key, 0) for key, text in DESTINATIONS.items()}
         return [(text, number) for text, number in numbers.items() if number]
 
     @property

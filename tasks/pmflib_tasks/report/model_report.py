@@ -13,14 +13,8 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.comparison import Comparison
-from pmflib.base.display.summary import SummaryTable
 from pmflib.counts.groups import load_groups, pick_variables
 from pmflib.counts.pair_counts import load_shape
-from pmflib.fits.fit_statistics import (
-    HeldOutScore,
-    describe_likelihood,
-    tabulate_statistics,
-)
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
 from pmflib.inference.errors.recorded import list_intervals
 from pmflib.model import JointPMF
@@ -29,7 +23,6 @@ from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
-from pmflib_tasks.gate.value_errors import list_error_rows
 from pmflib_tasks.stages.evaluation import SCORES
 from pmflib_tasks.stages.order import find_counts
 
@@ -45,8 +38,6 @@ LEAST_MISSED = 0.02
 """Minimum missed mutual information of a listed pair, nats."""
 CLEAR = 3.0
 """Standard errors from which a variable counts as predicted better or worse, of possibly hundreds of variables."""
-ERRORS_SHOWN = 8
-"""Maximum number of scales whose errors of expected values are shown."""
 LEAST_CELLS = 30
 """Minimum number of hidden answers of an assessed variable; standard errors of fewer are unreliable."""
 
@@ -143,8 +134,8 @@ class ModelReport:
         Agreement with the counts of all pairs; None if the schema is too wide to compare them.
     comparisons
         Comparisons on held-out data, those of ranks first.
-    rank_reasons, rank_assessment
-        Reasons for the chosen rank, and an assessment of it; both are empty if the rank was given.
+    is_rank_chosen
+        Whether the rank was chosen, and not given.
     warnings
         Warnings, as sentences.
     """
@@ -157,28 +148,8 @@ class ModelReport:
     missed: list[AssociatedPair]
     agreement: PairAgreement | None
     comparisons: list[Comparison]
-    rank_reasons: list[str] = field(default_factory=list)
-    rank_assessment: str = ""
+    is_rank_chosen: bool = False
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def ending(self) -> str:
-        """How the passes ended, in words."""
-        if self.summary.get("converged"):
-            return "converged"
-        return "ended by held-out samples" if self.summary.get("stopped_early") else "not converged"
-
-    @property
-    def likelihoods(self) -> list[str]:
-        """Sentences on the likelihoods of training and held-out rows; empty for a fit of counts."""
-        found = []
-        if fit := self.summary.get("fit"):
-            found.append(f"log-likelihood {describe_likelihood(fit)}")
-        if held_out := self.summary.get("held_out"):
-            found.append(f"held out: {HeldOutScore.from_json(held_out).describe()}")
-        if residuals := self.summary.get("residuals"):
-            found.append(f"within states: {residuals['sentence']}")
-        return found
 
     @property
     def intervals(self) -> list[tuple[str, ...]]:
@@ -190,11 +161,6 @@ class ModelReport:
         """Listed pairs of the tests for dependence within states, the most significant first."""
         found = self.summary.get("residuals") or {}
         return list(found.get("pairs", ()))
-
-    @property
-    def statistics(self) -> SummaryTable:
-        """Fit statistics of the training rows; a table without rows for a fit of counts."""
-        return tabulate_statistics(self.summary.get("fit") or {})
 
     @property
     def edges(self) -> list[tuple[str, str, float]]:
@@ -219,17 +185,11 @@ class ScoreReport:
         Scores of the variables with hidden answers: assessed ones by falling gain, then the others.
     calibration
         Bins of the probability of the most probable level, over all hidden answers.
-    live
-        The same means for the previous live model; empty if there was none, or it could not be compared.
-    errors
-        Rows of `list_error_rows`: errors of expected values by scale, for this model, the live one, single variables.
     """
 
     means: dict[str, float]
     variables: list[VariableScore]
     calibration: list[dict[str, float]]
-    live: dict[str, float]
-    errors: list[tuple[Any, ...]]
 
     @property
     def assessed(self) -> list[VariableScore]:
@@ -314,8 +274,7 @@ def gather_model(
             for part in (rank, summary)
             for each in part.get("comparisons", ())
         ],
-        list(rank.get("reasons", ())),
-        rank.get("verdict", ""),
+        bool(rank.get("reasons")),
         [*recorded, *(each for each in found_now if each not in recorded)],
     )
 
@@ -383,14 +342,10 @@ def gather_scores(store: Store, scores: Reference, record: RunRecord) -> ScoreRe
     variables = [
         _score_variable(name, sums) for name, sums in content["variables"].items() if sums["cells"]
     ]
-    sections = ("scores", "live_scores") if record.live_scores else ("scores",)
-    models: Any = [record.facts[section] for section in sections]
     return ScoreReport(
         means,
         sorted(variables, key=lambda each: (not each.is_assessed, -each.gain)),
         content["calibration"],
-        record.live_scores,
-        list_error_rows(models, ERRORS_SHOWN)[0],
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.accounts import DatasetAccount
@@ -14,12 +14,12 @@ from pmflib.store.artefacts import SOURCE, Store
 from pmflib.store.lineage import list_collected_runs, trace
 from pmflib.store.run_records import RunRecord, list_records
 from pmflib_tasks.features import FEATURES
-from pmflib_tasks.gate.gate_decision import OF_WEIGHTED, GateNumbers
+from pmflib_tasks.gate.gate_decision import GateNumbers
 from pmflib_tasks.gate.run_differences import RunDifference, compare_runs
 from pmflib_tasks.guards.findings import Finding, find_recorded
 from pmflib_tasks.report.data_report import DataReport, gather_data
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, gather_model, gather_scores
-from pmflib_tasks.sections import ReportPart, Section, list_feature_sections
+from pmflib_tasks.sections import ReportPart, Section, list_sections
 
 T = TypeVar("T")
 
@@ -113,16 +113,13 @@ class RunReport:
         return GateNumbers.find(self.record.facts)
 
     @property
-    def gate_note(self) -> str:
-        """Note on the errors of the gains if samples have weights; else empty."""
-        rows: Any = self.record.facts.get("rows") or {}
-        return OF_WEIGHTED if self.gate.assessed and rows.get("weights") else ""
-
-    @property
     def sections(self) -> list[Section]:
-        """Sections of features."""
+        """What the run has to say, and what features add to it."""
+        facts = {**self.record.facts, "outcome": self.record.outcome}
+        if self.model is not None:
+            facts["model"] = self.model.summary
         own = [section for part in self.parts for section in part.sections]
-        return [*list_feature_sections(self.record.facts), *own]
+        return [*list_sections(facts), *own]
 
     @property
     def seconds(self) -> float:
