@@ -39,6 +39,22 @@ FAULTS = (
         "differs from samples in memory",
         "standard errors of stored samples take weights as numbers of rows, and leave a design out in silence",
     ),
+    Fault(
+        ("average",),
+        ("frame",),
+        ("weights",),
+        ("summary",),
+        "copies of a state",
+        "the summary of an average lists a state once for each member that has found it",
+    ),
+    Fault(
+        ("average",),
+        ("stored",),
+        ("none", "equal", "weights", "design"),
+        ("summary",),
+        "copies of a state",
+        "as above",
+    ),
 )
 """In the order in which they were found."""
 
