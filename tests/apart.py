@@ -244,6 +244,8 @@ def _delete_names(path: Path, feature: str) -> None:
         *(rf'^    "{each}",\n' for each in names),
     ):
         text = re.sub(pattern, "", text, flags=re.M)
+    # the last name of a wing leaves an empty block
+    text = re.sub(r"^if TYPE_CHECKING:\n(?! )", "", text, flags=re.M)
     path.write_text(text, "utf-8")
 
 
@@ -294,7 +296,6 @@ Path("data/rows.csv").write_text("\\n".join(lines) + "\\n")
 Schema(tuple(Variable(name, ("0", "1")) for name in "abcd")).save("schema.json")
 Path("pipeline.toml").write_text('''
 name = "core"
-schema = "schema.json"
 [source]
 path = "data"
 layout = "wide"
