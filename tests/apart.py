@@ -20,6 +20,7 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -79,25 +80,70 @@ class Arrow:
     target: str
 
 
-def list_arrows(root: Path) -> list[Arrow]:
+def list_arrows(graph: grimp.ImportGraph, root: Path) -> list[Arrow]:
     """What modules import of features, in every form, and the modules of features that their texts name."""
-    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     arrows = [
         Arrow(module, target)
         for module in sorted(graph.modules)
         for target in sorted(graph.find_modules_directly_imported_by(module))
         if find_feature(target)
     ]
-    # tables and faces, whose lines go with a feature
-    faces = {f"{package}.features" for package in PACKAGES}
-    faces |= {"pmflib", *(f"pmflib.{wing}" for wing in WINGS)}
-    for module in sorted(graph.modules):
-        path = root / Path(*module.split("."))
-        for top in ("", "tasks", "flows"):
-            path = (root / top / Path(*module.split("."))).with_suffix(".py")
-            if path.exists() and module not in faces:
-                arrows += [Arrow(module, target) for target in _list_named(path, graph.modules)]
+    faces = list_faces()
+    for module in sorted(graph.modules - faces):
+        arrows += [
+            Arrow(module, name) for name in _list_named(find_path(root, module), graph.modules)
+        ]
     return [each for each in arrows if each.module not in faces]
+
+
+def list_faces() -> set[str]:
+    """Tables and faces, whose lines go with a feature."""
+    faces = {f"{package}.features" for package in PACKAGES}
+    return faces | {"pmflib", *(f"pmflib.{wing}" for wing in WINGS)}
+
+
+def find_path(root: Path, module: str) -> Path:
+    """File of a module of the library, the tasks or the flows."""
+    top = {"pmflib_tasks": "tasks", "pmflib_flows": "flows"}.get(module.split(".")[0], "")
+    path = root / top / Path(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def list_broken(graph: grimp.ImportGraph, root: Path, gone: Collection[str]) -> dict[str, str]:
+    """Modules that are left and import features that are gone when they are loaded, or modules that do."""
+    faces = list_faces()
+    left = [each for each in sorted(graph.modules - faces) if find_feature(each) not in gone]
+    known = frozenset(graph.modules)
+    loaded = {each: _list_loaded(find_path(root, each), known) for each in left}
+    broken: dict[str, str] = {}
+    while True:
+        more = {
+            module: name
+            for module in left
+            if module not in broken
+            for name in sorted(loaded[module])
+            if name in broken or find_feature(name) in gone
+        }
+        if not more:
+            return broken
+        broken |= {module: f"imports {name}" for module, name in more.items()}
+
+
+@cache
+def _list_loaded(path: Path, modules: frozenset[str]) -> set[str]:
+    """Modules that a file imports when it is loaded."""
+    found = set()
+    waiting: list[ast.stmt] = [*ast.parse(path.read_bytes()).body]
+    for node in waiting:
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Try | ast.With | ast.ClassDef):
+            waiting += node.body
+        elif isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
+            waiting += [*node.body, *node.orelse]
+    return found & modules
 
 
 def _list_named(path: Path, modules: Collection[str]) -> Iterator[str]:
@@ -140,19 +186,25 @@ def copy_tree(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def delete(folder: Path, features: Collection[str]) -> int:
-    """Delete features from a copy; the number of lines of code that are gone."""
-    n_lines = 0
+def list_folders(root: Path, feature: str) -> list[Path]:
+    """Folders of the code of a feature."""
+    _, wing, name = feature.split(".")
+    places = (f"pmflib/{wing}/{name}", f"tasks/pmflib_tasks/{name}", f"flows/pmflib_flows/{name}")
+    return [root / place for place in places if (root / place).is_dir()]
+
+
+def count_lines(root: Path, features: Collection[str]) -> int:
+    """Count the lines of the code of some features."""
+    folders = [folder for feature in features for folder in list_folders(root, feature)]
+    return sum(path.read_bytes().count(b"\n") for each in folders for path in each.rglob("*.py"))
+
+
+def delete(folder: Path, features: Collection[str]) -> None:
+    """Delete features from a copy."""
     for feature in features:
         _, wing, name = feature.split(".")
-        for place in (
-            f"pmflib/{wing}/{name}",
-            f"tasks/pmflib_tasks/{name}",
-            f"flows/pmflib_flows/{name}",
-        ):
-            paths = sorted((folder / place).rglob("*.py"))
-            n_lines += sum(path.read_bytes().count(b"\n") for path in paths)
-            shutil.rmtree(folder / place, ignore_errors=True)
+        for place in list_folders(folder, feature):
+            shutil.rmtree(place)
         shutil.rmtree(folder / "tests" / wing / name, ignore_errors=True)
         pages = [*PAGES.get(name, ()), name.replace("_", "-")]
         for page in pages:
@@ -171,7 +223,6 @@ def delete(folder: Path, features: Collection[str]) -> int:
         text = (folder / "pyproject.toml").read_text("utf-8")
         text = re.sub(rf'(, )?"pmflib\.{wing}\.{name}"(?=[,\]])', "", text).replace("[, ", "[")
         (folder / "pyproject.toml").write_text(text, "utf-8")
-    return n_lines
 
 
 def _drop_lines(path: Path, pattern: str) -> None:
@@ -193,6 +244,8 @@ def _delete_names(path: Path, feature: str) -> None:
         *(rf'^    "{each}",\n' for each in names),
     ):
         text = re.sub(pattern, "", text, flags=re.M)
+    # the last name of a wing leaves an empty block
+    text = re.sub(r"^if TYPE_CHECKING:\n(?! )", "", text, flags=re.M)
     path.write_text(text, "utf-8")
 
 
@@ -243,7 +296,6 @@ Path("data/rows.csv").write_text("\\n".join(lines) + "\\n")
 Schema(tuple(Variable(name, ("0", "1")) for name in "abcd")).save("schema.json")
 Path("pipeline.toml").write_text('''
 name = "core"
-schema = "schema.json"
 [source]
 path = "data"
 layout = "wide"
@@ -316,6 +368,7 @@ class Finding:
 def examine(
     features: Collection[str],
     title: str,
+    graph: grimp.ImportGraph,
     arrows: Collection[Arrow],
     *,
     only_imports: bool,
@@ -331,18 +384,21 @@ def examine(
         for each in arrows
         if find_feature(each.target) in gone and find_feature(each.module) not in gone
     ]
-    found = Finding(title, gone[len(features) :], left)
+    # its own first, then those of what goes with it
+    left.sort(key=lambda each: find_feature(each.target) not in features)
+    found = Finding(title, gone[len(features) :], left, count_lines(ROOT, gone))
+    if only_imports:
+        found.broken = list_broken(graph, ROOT, gone)
+        return found
     with tempfile.TemporaryDirectory(prefix="apart-") as name:
         folder = Path(name)
         copy_tree(folder)
-        found.n_lines = delete(folder, gone)
+        delete(folder, gone)
         done = _run(folder, [sys.executable, "-c", IMPORT_ALL])
         try:
             found.broken = json.loads(done.stdout.splitlines()[-1])
         except (IndexError, ValueError):
             found.broken = {"pmflib": _take_last(done.stderr)}
-        if only_imports:
-            return found
         linted = _run(folder, [str(Path(sys.executable).with_name("lint-imports")), "--no-logo"])
         if linted.returncode:
             found.contracts = "contracts of imports: " + _take_last(linted.stdout + linted.stderr)
@@ -432,7 +488,7 @@ def main() -> None:
     """Delete each feature in turn and then all; the exit code is 0 only if nothing misses any of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--feature", help="Name of one feature, such as traits.")
-    parser.add_argument("--imports", action="store_true", help="Check imports alone.")
+    parser.add_argument("--imports", action="store_true", help="Read imports alone.")
     parser.add_argument(
         "--tests", action="store_true", help="List core tests that import features."
     )
@@ -447,7 +503,8 @@ def main() -> None:
     named = [each for each in FEATURES if given.feature in (None, each.rpartition(".")[2], each)]
     if not named:
         parser.error(f"there is no feature {given.feature!r}; there are {', '.join(FEATURES)}")
-    arrows = list_arrows(ROOT)
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    arrows = list_arrows(graph, ROOT)
     options = {"only_imports": given.imports, "seconds": given.seconds, "parallel": given.parallel}
     print(f"{'feature':26}{'lines':>8}{'arrows':>8}{'broken':>8}{'tests p/f/n':>14}", flush=True)
     jobs = [([each], each) for each in named]
@@ -455,7 +512,7 @@ def main() -> None:
         jobs.append((list(FEATURES), EVERYTHING))
     are_green = True
     for features, title in jobs:
-        found = examine(features, title, arrows, **options)
+        found = examine(features, title, graph, arrows, **options)
         print(found.describe(), flush=True)
         if found.gone:
             names = (each.removeprefix("pmflib.") for each in found.gone)

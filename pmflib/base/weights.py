@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.arrays import FloatArray, IntArray, name_type
 from pmflib.base.errors import PmfError
 
 MOST_DECIMALS = 6
@@ -227,7 +227,7 @@ def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
         values = np.asarray(given, None if np.iscomplexobj(given) else np.float64)
     except (TypeError, ValueError):
         raise PmfError(
-            f"{name} has something that is no number; give a number for each row"
+            f"{name} is {name_type(weight)}, which is not a number for each row; pass an array or a column of numbers"
         ) from None
     if values.shape != (n_rows,):
         raise PmfError(

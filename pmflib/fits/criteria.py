@@ -120,6 +120,8 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
     ------
     SchemaError
         If the samples do not fit the schema.
+    PmfError
+        If the model was fitted with weights, and the samples are in memory, where they have none.
     StoreError
         If stored samples are missing or damaged.
 
@@ -135,6 +137,11 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
                 "model and samples have different schemas; take both from one pipeline"
             )
         return measure_fit(model, samples)
+    if "n_effective" in model.origin:
+        raise PmfError(
+            "samples is given without weights, and the model was fitted with weights; the criteria of its fit are "
+            "those of result.training"
+        )
     offsets = model.schema.offsets
     return measure_fit(model, BlocksInMemory.cut(model.schema.encode(samples), offsets, model.rank))
 

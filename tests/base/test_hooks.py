@@ -3,12 +3,14 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import pmflib
 from pmflib import features
-from pmflib.base.errors import PmfError
+from pmflib.base.errors import ConfigError, PmfError
 from pmflib.base.hooks import find_offers
+from pmflib.store.table_files import write_file
 
 
 @pytest.fixture
@@ -47,6 +49,34 @@ def test_a_name_has_one_owner(install):
     )
     with pytest.raises(PmfError, match=r"'math:sin' and 'math:cos' are both offered as '\.toy'"):
         find_offers("readers")
+
+
+TOY = """
+import pyarrow.parquet as pq
+
+from pmflib.store.table_files import Writer
+
+
+def write(path, format, rows, described):
+    lines = ["|".join(map(str, row.values())) for row in pq.read_table(rows).to_pylist()]
+    path.write_text("\\n".join([format, *lines]))
+
+
+WRITER = Writer(lambda format: None, write)
+"""
+
+
+def test_a_feature_is_a_folder_and_a_line(install, tmp_path, monkeypatch):
+    install(toy_format='HOOKS = {"writers": {".toy": "toy_format.output:WRITER"}}')
+    (tmp_path / "toy_format" / "output.py").write_text(TOY)
+    table = pa.table({"a": [1, 2], "b": ["x", "y"]})
+    assert write_file(tmp_path / "rows.toy", table.schema, [table]) == 2
+    assert (tmp_path / "rows.toy").read_text() == "toy\n1|x\n2|y"
+    monkeypatch.setattr(features, "FEATURES", ())
+    with pytest.raises(
+        ConfigError, match=r"no supported suffix; name a file with one of \.csv, \.parquet$"
+    ):
+        write_file(tmp_path / "rows.toy", table.schema, [table])
 
 
 def test_every_offer_of_a_feature_can_be_loaded():

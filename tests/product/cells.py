@@ -137,7 +137,12 @@ SOURCE_WORDS = {
     "bucket": "stored|StoredSamples",
     "counts": "count|PairCounts",
 }
-WEIGHT_WORDS = {"none": "", "equal": "weight", "weights": "weight", "design": "design|Design"}
+WEIGHT_WORDS = {
+    "none": "",
+    "equal": "weight",
+    "weights": "weight",
+    "design": "[Dd]esign|with weights",
+}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -36,10 +37,8 @@ def main() -> None:
             if not is_asked or not offers(family, source, weights, name):
                 continue
             verdict = judge(world, family, source, weights, name, requests[name])
-            pairs = (f"{family} x {name}", f"{family} x {source}", f"{family} x {weights}")
-            pairs += (f"{source} x {name}", f"{weights} x {name}", f"{source} x {weights}")
-            for pair in pairs:
-                counted[(*pair.split(" x "), verdict.word)] += 1  # type: ignore[index]
+            for one, other in itertools.combinations((family, source, weights, name), 2):
+                counted[one, other, verdict.word] += 1
             if verdict.word == "wrong" or (given.refused and verdict.word == "refused"):
                 print(
                     f"{verdict.word}: {family}, {source}, {weights}, {name}: {verdict.why}",

@@ -36,7 +36,7 @@ from pmflib.base.display.summary import (
 )
 from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import check_rank
-from pmflib.base.variance import weigh_samples
+from pmflib.base.variance import Variance, weigh_samples
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
@@ -264,7 +264,8 @@ def fit_groups(
     seed
         Seed of the starts.
     weight
-        Weights of the samples, as for `pmflib.fit_em`; likelihoods and ratios use the effective number of samples.
+        Weights of the samples, numbers as for `pmflib.fit_em`; likelihoods and ratios use the effective number of
+        samples.
 
     Returns
     -------
@@ -275,7 +276,7 @@ def fit_groups(
     SchemaError
         If the samples do not fit the schema, or it has no such variable.
     PmfError
-        If there are fewer than two groups, or samples are stored.
+        If there are fewer than two groups, samples are stored, or ``weight`` is a survey design.
 
     Notes
     -----
@@ -292,6 +293,10 @@ def fit_groups(
     check_rank(rank)
     if isinstance(samples, StoredSamples):
         raise PmfError("samples is stored; groups are compared in memory: samples.read_codes()")
+    if isinstance(weight, Variance):
+        raise PmfError(
+            "weight is a survey design, and likelihood ratios of groups take rows as independent; pass its weights"
+        )
     if schema is None:
         schema = Schema.infer(samples)
     codes = schema.encode(samples)
