@@ -19,6 +19,6 @@ schema = pmf.Schema.load("demo/schema.json")
 with Client(
     processes=False, dashboard_address="127.0.0.1:0"
 ) as client:  # or the address of a scheduler
-    training = pmf.StoredSamples.open(store, dataset, schema, range(14), client)
-    held_out = pmf.StoredSamples.open(store, dataset, schema, [14], client)
+    training = pmf.em.StoredSamples.open(store, dataset, schema, range(14), client)
+    held_out = pmf.em.StoredSamples.open(store, dataset, schema, [14], client)
     print(pmf.fit_em(training, rank=4, validation=held_out))

@@ -16,7 +16,7 @@ codes = schema.encode(survey)
 seen, unseen = codes[:1600], codes[1600:]
 model = pmf.fit_em(seen, rank=2, schema=schema).model
 # rows that were not fitted say how many rows the model counts for beside those that are counted
-model = pmf.weigh_model(model, seen, unseen)
+model = pmf.answering.weigh_model(model, seen, unseen)
 
 for question in (
     'P(recommends=yes | commute=bus, age="under 40")',

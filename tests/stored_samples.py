@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pmflib import StoredSamples
 from pmflib.base.blocks import DenseBlock
+from pmflib.em import StoredSamples
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
 

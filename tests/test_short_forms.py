@@ -27,7 +27,7 @@ def test_repr__short_and_telling(codes: np.ndarray) -> None:
     told: list[tuple[object, tuple[str, ...]]] = [
         (schema, ("Schema", "8 variables", "'v0' (2)")),
         (counts, ("PairCounts", "600 samples", "16 folds")),
-        (pmf.Marginals.from_counts(counts), ("Marginals", "28 of 28")),
+        (pmf.counts.Marginals.from_counts(counts), ("Marginals", "28 of 28")),
         (result.model, ("JointPMF", "rank 2", str(result.model.origin["method"]))),
         (result, ("FitResult", repr(result.model))),
         (found.log, ("LabelLog", "2 tasks", "1 set aside")),

@@ -97,7 +97,7 @@ def pool(
         paths = [folder / f"{number}.counts" for number in range(len(counts))]
         for number, (own, path) in enumerate(zip(counts, paths, strict=True)):
             own.export(path, minimum, seed=N_SITES * seed + number)
-        yield pmf.read_counts(paths)
+        yield pmf.surveys.read_counts(paths)
 
 
 def measure(name: str, most_rows: int, minima: Sequence[int], n_seeds: int) -> None:

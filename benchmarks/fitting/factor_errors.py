@@ -103,7 +103,7 @@ class Trial:
     @cached_property
     def triples(self) -> TripleCounts:
         """Counts for the methods that want them."""
-        return pmf.count_triples(self.codes, self.truth.schema)
+        return pmf.counts.count_triples(self.codes, self.truth.schema)
 
 
 def list_cells(table: int, samples: list[int]) -> list[Cell]:
@@ -141,7 +141,7 @@ def fit_method(method: str, trial: Trial, seed: int) -> pmf.JointPMF:
     start, _, refined = method.partition("+")
     if start in ("ctd", "mle-ad"):
         loss: Loss = "squares" if start == "ctd" else "kl"
-        model = pmf.fit_triples(trial.triples, rank, loss=loss, rng=seed).model
+        model = pmf.fits.fit_triples(trial.triples, rank, loss=loss, rng=seed).model
     else:
         model = pmf.fit(trial.counts, rank, method=start, rng=seed).model
     if not refined:
@@ -171,7 +171,7 @@ def run_cell(cell: Cell, methods: list[str], n_trials: int) -> dict[str, Scores]
             began = time.process_time()
             with warnings.catch_warnings():
                 # the published limits of iterations belong to the methods
-                warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+                warnings.simplefilter("ignore", pmf.errors.ConvergenceWarning)
                 model = fit_method(method, trial, seed)
             mine, found = scores[method], (model.prior, model.factors)
             mine.seconds.append(time.process_time() - began)

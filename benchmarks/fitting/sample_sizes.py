@@ -4,7 +4,8 @@
     python -m benchmarks.fitting.sample_sizes --bound
 
 Each design has 4 to 8 variables of 2 to 4 levels, 2 to 4 states, and 40 to 100 % of the answers. A pilot is fitted, and
-`pmf.sample_size` foretells the rows for an error of .02 of answers, and of .03 of factors. Tables of that many rows are
+`pmf.inference.sample_size` foretells the rows for an error of .02 of answers, and of .03 of factors. Tables of that
+many rows are
 drawn from the planted model and fitted; as the error falls with the root of the rows, theirs says how many rows the
 accuracy took. Beside them stand the rows that counting would need: a GROUP BY for answers, and for factors a count of
 people whose states are known. The last lines have the share of designs within a factor of 1.5.

@@ -77,7 +77,7 @@ def measure(cell: Cell, seed: int, fit: str) -> FloatArray:
         model = pmf.fit_em(codes, truth, **options).model  # type: ignore[arg-type]
     else:
         model = pmf.fit_em(codes, rank=truth.rank, schema=truth.schema).model
-    errors = pmf.standard_errors(model, codes)
+    errors = pmf.inference.standard_errors(model, codes)
     order = match_factors(model.prior, model.factors, truth.prior, truth.factors)
     figures = []
     for found, known in ((errors["prior"], truth.prior), (errors["factors"], truth.factors)):
@@ -119,7 +119,7 @@ def measure_answers(cell: Cell, seed: int, source: Literal["both", "model"]) -> 
     """True answers within intervals, and answers, of each kind of `ASKED`: (2, n_kinds)."""
     truth, codes = cell.draw(seed)
     seen, unseen = np.split(codes, [N_ROWS * 4 // 5])
-    model = pmf.weigh_model(pmf.fit_em(seen, truth, max_passes=2000).model, seen, unseen)
+    model = pmf.answering.weigh_model(pmf.fit_em(seen, truth, max_passes=2000).model, seen, unseen)
     names, rng = truth.schema.names, np.random.default_rng([seed, 1])
     found = np.zeros((2, len(ASKED)))
     for n, (n_given, measure) in enumerate(ASKED.values()):

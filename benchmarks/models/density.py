@@ -83,7 +83,7 @@ def fit_one(split: Split, rank: int, members: int, seed: int) -> Fit:
     """One model, or the average of several."""
     wall, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+        warnings.simplefilter("ignore", pmf.errors.ConvergenceWarning)
         found = pmf.fit_em(
             split.train,
             rank=rank,
@@ -101,7 +101,7 @@ def distil(split: Split, average: pmf.JointPMF, rank: int, n_samples: int, seed:
     wall, cpu = time.perf_counter(), time.process_time()
     drawn = average.sample(n_samples, rng=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+        warnings.simplefilter("ignore", pmf.errors.ConvergenceWarning)
         found = pmf.fit_em(drawn, rank=rank, schema=split.schema, validation=split.valid, rng=seed)
     return time_fit(f"distilled to rank {rank}", found.model, split, (wall, cpu), found.notes)
 
@@ -109,7 +109,7 @@ def distil(split: Split, average: pmf.JointPMF, rank: int, n_samples: int, seed:
 def compile_kernels(split: Split, ranks: list[int]) -> None:
     """Make two passes of every rank: kernels are compiled once per process, which is not timed."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+        warnings.simplefilter("ignore", pmf.errors.ConvergenceWarning)
         for rank in sorted(set(ranks)):
             pmf.fit_em(
                 split.train,
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--notes", action="store_true", help="print what was compared")
     options = parser.parse_args()
     if len(options.paths) not in (1, 3):
-        parser.error("give a folder, or three files")
+        parser.error("pass a folder, or three files")
     split = read_split(options.paths)
     print(
         f"{split.schema.n_variables} variables, {split.schema.n_levels} levels; rows: "

@@ -148,7 +148,7 @@ def compare_methods(schema: pmf.Schema, codes: IntArray, n_samples: int) -> None
     squares: dict[str, list[tuple[float, float]]] = {}
     for seed in range(n_samples):
         rows = draw_rows(schema, codes, np.random.default_rng([1, seed]))
-        design = pmf.rake(rows, margins, schema=schema)
+        design = pmf.surveys.rake(rows, margins, schema=schema)
         model = pmf.fit_em(rows, rank=RANK, schema=schema).model
         of_raked = pmf.fit_em(rows, rank=RANK, schema=schema, weight=design.weight).model
         found = {
@@ -179,8 +179,8 @@ def cover(schema: pmf.Schema, codes: IntArray, n_draws: int) -> None:
     for seed in range(n_draws):
         rows = draw_rows(schema, codes, np.random.default_rng([2, seed]))
         designs = {
-            "raked": pmf.rake(rows, margins, schema=schema),
-            "unraked": pmf.SurveyDesign(np.ones(len(rows))),
+            "raked": pmf.surveys.rake(rows, margins, schema=schema),
+            "unraked": pmf.surveys.SurveyDesign(np.ones(len(rows))),
         }
         for name, design in designs.items():
             inside: list[bool] = []
@@ -203,7 +203,7 @@ def rake_schools() -> tuple[FloatArray, FloatArray]:
     """Weights of the schools of apiclus1: raked here, and by R's survey package."""
     cells = [cell for cell, (n, _) in SCHOOLS.items() for _ in range(n)]
     table = dict(zip(("stype", "sch.wide"), zip(*cells, strict=True), strict=True))
-    raked = pmf.rake(table, SCHOOL_TOTALS, weight=np.full(len(cells), SCHOOL_WEIGHT)).weight
+    raked = pmf.surveys.rake(table, SCHOOL_TOTALS, weight=np.full(len(cells), SCHOOL_WEIGHT)).weight
     return raked, np.array([SCHOOLS[cell][1] for cell in cells])
 
 
@@ -220,7 +220,7 @@ def compare_weights(schema: pmf.Schema, codes: IntArray) -> None:
         return
     margins = find_margins(schema, codes)
     rows = draw_rows(schema, codes, np.random.default_rng([3, 0]))
-    ours = pmf.rake(rows, margins, schema=schema).weight
+    ours = pmf.surveys.rake(rows, margins, schema=schema).weight
     columns: dict[str, Any] = {
         name: np.array(schema[name].levels)[rows[:, schema.position(name)]] for name in KNOWN
     }

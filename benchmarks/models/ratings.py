@@ -238,11 +238,11 @@ def fit_published(split: Split, method: str) -> Guess:
     codes = (split.train - 1).astype(np.int8)
     schema = pmf.Schema.from_cardinalities([LEVELS] * codes.shape[1])
     counts = pmf.count_pairs(codes, schema, n_folds=1)
-    triples = pmf.count_triples(codes, schema) if method == "CTD" else None
+    triples = pmf.counts.count_triples(codes, schema) if method == "CTD" else None
     best = (np.inf, np.full(codes.shape, 2.75))
     for rank in (5, 10, 15, 20, 25):
         if triples is not None:
-            model = pmf.fit_triples(triples, rank, loss="squares").model
+            model = pmf.fits.fit_triples(triples, rank, loss="squares").model
         else:
             model = pmf.fit(counts, rank, method="opt" if method == "CNMF-OPT" else "spa").model
         if method == "CNMF-SPA-EM":
@@ -305,7 +305,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="1 trial")
     options = parser.parse_args()
     # the choice of passes stops EM, and the published limits belong to the methods
-    warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+    warnings.simplefilter("ignore", pmf.errors.ConvergenceWarning)
     seeds = range(options.first, options.first + (1 if options.short else options.trials))
     log = read_log(options.path)
     for genre in options.genres.split(","):

@@ -111,7 +111,9 @@ def check(best: Best, hidden: np.ndarray) -> None:
     """Compare the means with `measure_recommendations`."""
     (users, items), (rows, ranks) = np.nonzero(hidden >= HIGH), np.nonzero(best >= 0)
     found = {"row": rows, "rank": ranks + 1, "item": best[rows, ranks]}
-    measured = pmf.measure_recommendations(found, {"row": users, "item": items}, hidden.shape[1])
+    measured = pmf.apps.measure_recommendations(
+        found, {"row": users, "item": items}, hidden.shape[1]
+    )
     hits, gains = measure(best, hidden)
     np.testing.assert_allclose(
         (measured["hit_rate"], measured["ndcg"]), (np.nanmean(hits), np.nanmean(gains))
@@ -184,7 +186,9 @@ def list_models(
                 warnings.simplefilter("ignore")
                 found = pmf.fit_em(codes, schema=schema, start="random", max_passes=60, **fit)
             fits[label] = found.model
-        found = pmf.recommend(fits[label], codes, top=TOP, value=value, ratings=n_ratings, **limits)
+        found = pmf.apps.recommend(
+            fits[label], codes, top=TOP, value=value, ratings=n_ratings, **limits
+        )
         return tabulate(found, len(codes))
 
     for label, fit in spread(fitted):
@@ -202,7 +206,7 @@ def list_regressions(known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best
     model = pmf.JointPMF(np.ones(1), uniform, schema)
 
     def run(value: str) -> Best:
-        found = pmf.recommend(model, codes, top=TOP, value=value, counts=codes)
+        found = pmf.apps.recommend(model, codes, top=TOP, value=value, counts=codes)
         return tabulate(found, len(codes))
 
     for label, options in spread(ASKED):

@@ -126,7 +126,7 @@ def find_population(cells: IntArray) -> FloatArray:
 
 def draw_survey(
     seed: int, is_related: bool = False
-) -> tuple[IntArray, pmf.SurveyDesign, FloatArray]:
+) -> tuple[IntArray, pmf.surveys.SurveyDesign, FloatArray]:
     """Codes of a survey, its design, and its weights."""
     rng = np.random.default_rng(seed)
     stratum = np.repeat(np.arange(N_STRATA), N_UNITS)
@@ -141,7 +141,7 @@ def draw_survey(
         weight *= np.where(answers[:, :, 0] == 1, 2.0, 1.0)
     unit, place = np.nonzero(rng.random(state.shape) < 1 / (2 * weight))
     codes, weight = answers[unit, place], weight[unit, place]
-    return codes, pmf.SurveyDesign(weight, stratum=stratum[unit], psu=unit), weight
+    return codes, pmf.surveys.SurveyDesign(weight, stratum=stratum[unit], psu=unit), weight
 
 
 def measure_coverage(n_surveys: int, first: int, is_related: bool) -> None:
@@ -152,7 +152,7 @@ def measure_coverage(n_surveys: int, first: int, is_related: bool) -> None:
     what = "weights by class and answer, units of other answers" if is_related else WEIGHTS_BY_CLASS
     for seed in range(n_surveys):
         codes, design, weight = draw_survey(first + seed, is_related)
-        known = {"rows alike": None, "weights": pmf.SurveyDesign(weight), "design": design}
+        known = {"rows alike": None, "weights": pmf.surveys.SurveyDesign(weight), "design": design}
         for kind, each in known.items():
             for name, share in measure(truth, asked, codes, each).items():
                 sums[kind][name] = sums[kind].get(name, 0.0) + share
@@ -165,12 +165,15 @@ def measure_coverage(n_surveys: int, first: int, is_related: bool) -> None:
 
 
 def measure(
-    truth: pmf.JointPMF, asked: list[float], codes: IntArray, design: pmf.SurveyDesign | None
+    truth: pmf.JointPMF,
+    asked: list[float],
+    codes: IntArray,
+    design: pmf.surveys.SurveyDesign | None,
 ) -> dict[str, float]:
     """Share of the intervals of a survey that hold the truth, by what they are of."""
     options = {"pseudo_count": 0.0, "tol": 1e-10}
     fitted = pmf.fit_em(codes, truth, weight=design, **options).model  # type: ignore[arg-type]
-    errors = pmf.standard_errors(fitted, codes, design)
+    errors = pmf.inference.standard_errors(fitted, codes, design)
     found: dict[str, float] = {}
     for name, planted in (("prior", truth.prior), ("factors", truth.factors)):
         inside = (errors[name].lower <= planted) & (planted <= errors[name].upper)
@@ -220,8 +223,10 @@ def measure_cost(n_rows: int = 20_000) -> None:
     model = pmf.fit_em(codes, rank=4, weight=weight).model
     kept = rng.random((n_rows // 100, 80)) < 0.5
     factors = np.repeat(np.where(kept, 1.5, 0.5), 100, axis=0)
-    design = pmf.SurveyDesign(weight, replicates=weight[:, None] * factors, method="Fay", fay=0.5)
-    errors = time_it(lambda: pmf.standard_errors(model, codes, design))
+    design = pmf.surveys.SurveyDesign(
+        weight, replicates=weight[:, None] * factors, method="Fay", fay=0.5
+    )
+    errors = time_it(lambda: pmf.inference.standard_errors(model, codes, design))
     print(f"  errors by 80 replicates {errors:.1f} s, {errors / unweighted:.1f} times the fit")
 
 
@@ -246,7 +251,7 @@ def measure_scale(n_people: int = 100_000, n_questions: int = 80, n_replicates: 
     unit = np.arange(n_people) * 100 // n_people
     kept = rng.random((100, n_replicates)) < 0.5
     replicates = np.where(kept, 1.5, 0.5)[unit] * weight[:, None]
-    design = pmf.SurveyDesign(weight, replicates=replicates, method="Fay", fay=0.5)
+    design = pmf.surveys.SurveyDesign(weight, replicates=replicates, method="Fay", fay=0.5)
     # what is compiled or loaded is no cost of a fit
     pmf.fit_em(codes[:2000], rank=4, schema=schema, dependence="none", weight=weight[:2000])
     started = time.process_time()
@@ -263,7 +268,7 @@ def measure_scale(n_people: int = 100_000, n_questions: int = 80, n_replicates: 
     of_methods: dict[Method, FloatArray] = {}
     for method in methods:
         started = time.process_time()
-        found = pmf.fit_replicates(model, codes, design, method=method)
+        found = pmf.surveys.fit_replicates(model, codes, design, method=method)
         pairs = [found.find_errors(partial(read_pair, question))[1] for question in range(10)]
         of_parameters = found.find_errors(list_parameters)[1]
         errors = time.process_time() - started
@@ -300,7 +305,7 @@ def measure_pisa() -> None:
     rng = np.random.default_rng(0)
     mean = np.array([STANDS_FOR[each] for each in country.tolist()])
     weight = mean * rng.gamma(SHAPE, 1 / SHAPE, len(country))
-    design = pmf.SurveyDesign(weight, stratum=country, psu=np.arange(len(country)) // 25)
+    design = pmf.surveys.SurveyDesign(weight, stratum=country, psu=np.arange(len(country)) // 25)
     frame = pd.DataFrame(table, columns=lines[0, 1:12]).replace("", None)
     model = pmf.fit_em(frame, rank=4, weight=design, dependence="none").model
     found = {}
@@ -311,7 +316,7 @@ def measure_pisa() -> None:
     ):
         variance.MOST_REPLICATES = most
         started = time.process_time()
-        replicates = pmf.fit_replicates(model, frame, design, method=method)  # type: ignore[arg-type]
+        replicates = pmf.surveys.fit_replicates(model, frame, design, method=method)  # type: ignore[arg-type]
         found[name] = replicates.find_errors(list_parameters)[1]
         seconds = time.process_time() - started
         print(f"{name}: {replicates.method}, {seconds:.1f} s of processor", flush=True)

@@ -83,7 +83,7 @@ def compare_peer(n_people: int) -> None:
         "pseudo_count": 0.0,
         "n_starts": 3,
     }
-    result = pmf.fit_transitions(codes, rank, tol=1e-9, **options)
+    result = pmf.families.fit_transitions(codes, rank, tol=1e-9, **options)
     own = time.perf_counter() - started
     started = time.perf_counter()
     best = max(open_peer(200, seed).fit(flat, lengths).score(flat, lengths) for seed in range(3))
@@ -161,7 +161,9 @@ def predict_last(design: str, n_people: int, seed: int) -> dict[str, FloatArray]
     shown[:, -N_QUESTIONS:] = -1
     schema = pmf.Schema.from_cardinalities([N_LEVELS] * codes.shape[1])
     names = schema.names[-N_QUESTIONS:]
-    fitted = pmf.fit_transitions(training, "auto", waves=N_WAVES, schema=schema, n_starts=4)
+    fitted = pmf.families.fit_transitions(
+        training, "auto", waves=N_WAVES, schema=schema, n_starts=4
+    )
     ahead = fitted.model.forecast(shown, N_WAVES - 1)
     wide = pmf.fit_em(training, rank="auto", schema=schema).model
     past = shown.reshape(-1, N_WAVES, N_QUESTIONS)

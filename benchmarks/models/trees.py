@@ -264,7 +264,7 @@ def main() -> None:
     parser.add_argument("--dependence", default="none,tree")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+    warnings.simplefilter("ignore", pmf.errors.ConvergenceWarning)
     if options.what == "planted":
         run_planted(int(options.samples), options.seed)
     elif options.what == "none":

@@ -150,7 +150,7 @@ def fit_published(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:
 
     def of_triples(train: np.ndarray, rank: int, loss: str) -> pmf.JointPMF:
         counts = kept.setdefault("triples", count_triples(train, schema))
-        return pmf.fit_triples(counts, rank, loss="kl" if loss == "kl" else "squares").model
+        return pmf.fits.fit_triples(counts, rank, loss="kl" if loss == "kl" else "squares").model
 
     def refine(train: np.ndarray, model: pmf.JointPMF) -> pmf.JointPMF:
         return pmf.fit_em(train, clip(model), pseudo_count=0.0, max_passes=PUBLISHED_PASSES).model
@@ -206,7 +206,7 @@ def fit_auto(data: Set, split: Split, ranks: Sequence[int] = RANKS) -> Classify:
 def fit_rank_of_pairs(data: Set, split: Split) -> Classify:
     """The same, with the rank that is found from pairs of the training rows."""
     counts = pmf.count_pairs(data.codes[split.train], data.schema)
-    return fit_auto(data, split, [pmf.select_rank(counts).rank])
+    return fit_auto(data, split, [pmf.fits.select_rank(counts).rank])
 
 
 def fit_usual(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:

@@ -28,7 +28,7 @@ def measure_answers(data: Path) -> Iterator[Line]:
         first, second = np.array_split(codes, 2)
         fitted, unseen = np.split(first, [len(first) * 4 // 5])
         model = pmf.fit_em(fitted, schema=schema, rank=8).model
-        model = pmf.weigh_model(model, fitted, unseen)
+        model = pmf.answering.weigh_model(model, fitted, unseen)
         scores, squares, held = [], [], []
         for number in range(N_QUESTIONS):
             row = second[rng.integers(len(second))]
@@ -80,7 +80,7 @@ def measure_coverage(_: Path) -> Iterator[Line]:
         truth = draw_model(8, 3, 3, np.random.default_rng([seed, 1]), 1.0)
         codes = truth.sample(1000, seed)
         model = pmf.fit_em(codes, truth, **options).model  # type: ignore[arg-type]
-        errors = pmf.standard_errors(model, codes)
+        errors = pmf.inference.standard_errors(model, codes)
         for name, known in (("prior", truth.prior), ("factors", truth.factors)):
             shares[name].append(cover(errors, name, known))
     for name, found in shares.items():
@@ -91,10 +91,10 @@ def measure_coverage(_: Path) -> Iterator[Line]:
         many = draw_kind("traits", 1, 100_000, seed)
         schema, codes = make_schema(many), many[:1000]
         # a fit of many more rows stands for the truth
-        of_many = pmf.fit_item_responses(many, schema=schema, max_passes=100).model
-        slopes = pmf.standard_errors(pmf.fit_item_responses(codes, schema=schema).model, codes)[
-            "slopes"
-        ]
+        of_many = pmf.families.fit_item_responses(many, schema=schema, max_passes=100).model
+        slopes = pmf.inference.standard_errors(
+            pmf.families.fit_item_responses(codes, schema=schema).model, codes
+        )["slopes"]
         assert isinstance(of_many, TraitPMF)
         planted = of_many.trait_model
         true = planted.slopes * np.sign((slopes.values * planted.slopes).sum())
@@ -117,11 +117,11 @@ def cover_design(seed: int) -> float:
     codes = (rng.random((unit.size, 6)) < chances[:, state].T).astype(np.int64)
     sizes = np.linspace(1.0, 3.0, n_strata)
     weight = sizes[stratum[unit]]
-    design = pmf.SurveyDesign(weight, stratum=stratum[unit], psu=unit)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum[unit], psu=unit)
     first = float(middle @ sizes / sizes.sum())
     factors = np.stack([1 - chances, chances], axis=1).reshape(-1, 2)
     schema = pmf.Schema.from_cardinalities([2] * 6)
     truth = pmf.JointPMF(np.array([first, 1 - first]), factors, schema)
     model = pmf.fit_em(codes, truth, weight=weight, pseudo_count=0.0, tol=1e-10).model
-    found = pmf.standard_errors(model, codes, design)["prior"]
+    found = pmf.inference.standard_errors(model, codes, design)["prior"]
     return float(((found.lower <= truth.prior) & (truth.prior <= found.upper)).mean())

@@ -37,7 +37,8 @@ DRAWN_ROWS = 1 << 20
 CHILD = """
 import json, os, resource, sys, time
 from pathlib import Path
-from pmflib import JointPMF, score_file
+from pmflib import JointPMF
+from pmflib.apps import score_file
 from pmflib.model.row_scores import ReferenceScores
 folder = Path(sys.argv[1])
 model = JointPMF.load(folder / "model")

@@ -45,12 +45,12 @@ class Deliveries:
     def __post_init__(self) -> None:
         if self.n_nights < 1 or self.n_triples < self.n_nights:
             raise PmfError(
-                f"n_triples is {self.n_triples}, n_nights is {self.n_nights}; give at least one night, and as many "
+                f"n_triples is {self.n_triples}, n_nights is {self.n_nights}; pass at least one night, and as many "
                 "triples as nights"
             )
         if self.per_sample <= 0 or not 0 <= self.returning <= 1:
             raise PmfError(
-                f"per_sample is {self.per_sample}, returning is {self.returning}; give a number above 0, and one from "
+                f"per_sample is {self.per_sample}, returning is {self.returning}; pass a number above 0, and one from "
                 "0 to 1"
             )
 

@@ -49,7 +49,7 @@ def main() -> None:
         rejected = []
         for each in range(n_tables):
             codes = draw_table(true, chance, np.random.default_rng([seed, true, tested, each]))
-            found = pmf.likelihood_ratio_test(
+            found = pmf.inference.likelihood_ratio_test(
                 codes, tested, schema=schema, draws=draws, seed=seed + each
             )
             plain = chdtrc(found.degrees, found.statistic)

@@ -129,13 +129,13 @@ def answer_bound(
 ) -> Answer:
     """Do `ask` for a question that is already bound to a schema."""
     if source not in ("both", "counts", "model"):
-        raise PmfError(f"source is {source!r}; give 'both', 'counts' or 'model'")
+        raise PmfError(f"source is {source!r}; pass 'both', 'counts' or 'model'")
     if not 0 < level < 1:
-        raise PmfError(f"level is {level}; give a share between 0 and 1, as 0.95")
+        raise PmfError(f"level is {level}; pass a share between 0 and 1, as 0.95")
     if shift is not None and not 0 <= shift <= 1:
-        raise PmfError(f"shift is {shift}; give a change of probability between 0 and 1, as 0.1")
+        raise PmfError(f"shift is {shift}; pass a change of probability between 0 and 1, as 0.1")
     if source == "counts" and evidence is None:
-        raise PmfError("source is 'counts', and there are none; give the samples, or 'model'")
+        raise PmfError("source is 'counts', and there are none; pass the samples, or 'model'")
     weighed = _Weighed(model, bound, evidence, source, top)
     numbers = weighed.measure()
     if numbers.size > MAX_ROWS:
@@ -260,7 +260,7 @@ class _Weighed:
             if counts is None:
                 raise PmfError(
                     "source is 'counts', and nothing is counted that answers this: counts of pairs know two variables; "
-                    "give the samples, or take 'both'"
+                    "pass the samples, or take 'both'"
                 )
             if not counts.any():
                 words = describe_conditions(self.bound.schema, given) or "values of these variables"

@@ -99,7 +99,7 @@ def find_most_likely(
     """
     if top < 1 or not positions or len(set(positions)) < len(positions):
         raise PmfError(
-            f"top is {top} and positions {list(positions)}: give at least 1, and each position once"
+            f"top is {top} and positions {list(positions)}: pass at least 1, and each position once"
         )
     sizes = [int(model.schema.cardinalities[position]) for position in positions]
     if math.prod(sizes) <= FEW_CELLS:

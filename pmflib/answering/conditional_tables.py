@@ -71,11 +71,11 @@ class TableRequest:
             )
         if len({position for position, _ in given}) < len(given):
             raise SchemaError(
-                f"given is {given}: a position is repeated; give the codes that both conditions allow"
+                f"given is {given}: a position is repeated; pass the codes that both conditions allow"
             )
         if empty := [position for position, codes in given if not codes]:
             raise SchemaError(
-                f"given[{empty[0]}] is empty; give at least one code, or omit this condition"
+                f"given[{empty[0]}] is empty; pass at least one code, or omit this condition"
             )
         object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "given", given)

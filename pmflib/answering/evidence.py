@@ -96,7 +96,7 @@ class Evidence:
             return data
         if isinstance(data, PairCounts):
             if design is not None:
-                raise PmfError("design is given and data are counts; give the samples")
+                raise PmfError("design is given and data are counts; pass the samples")
             if data.schema.digest != schema.digest:
                 raise SchemaError(
                     "model and counts are of different schemas; take both from one run"
@@ -105,8 +105,8 @@ class Evidence:
             is_weighted = sums is not None and not sums.are_equal(int(data.n_rows.sum()))
             if "raked" in model.origin and not is_weighted:
                 raise PmfError(
-                    "data are counts without weights, and the model was raked to margins; give samples, with design="
-                    "pmflib.rake(samples, margins)"
+                    "data are counts without weights, and the model was raked to margins; pass samples, with design="
+                    "pmflib.surveys.rake(samples, margins)"
                 )
             n_rows = int(counts.n_rows.sum())
             return cls(schema, n_rows, is_weighted, lambda: counts.tables.sum(axis=0))
@@ -114,21 +114,22 @@ class Evidence:
         if design is None and "n_effective" in model.origin:
             raise PmfError(
                 "data is given without weights, and the model was fitted with weights; give "
-                "design=pmflib.SurveyDesign(weight) with those of these rows, or of ones"
+                "design=pmflib.surveys.SurveyDesign(weight) with those of these rows, or of ones"
             )
         if design is None and "raked" in model.origin:
             raise PmfError(
-                "data is given without weights, and the model was raked to margins; give design=pmflib.rake(data, "
+                "data is given without weights, and the model was raked to margins; give "
+                "design=pmflib.surveys.rake(data, "
                 "margins)"
             )
         if design is not None:
             if not isinstance(design, Variance):
                 raise PmfError(
-                    f"design is of type {type(design).__name__}; give a pmflib.SurveyDesign"
+                    f"design is of type {type(design).__name__}; pass a pmflib.surveys.SurveyDesign"
                 )
             if design.n_rows != len(codes):
                 raise PmfError(
-                    f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
+                    f"data has {len(codes)} rows, and the design {design.n_rows}; pass a design of these rows"
                 )
             counted = partial(count_designed, codes, schema, design)
             n_rows = round(design.weights.n_effective)

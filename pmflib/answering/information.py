@@ -285,7 +285,7 @@ def quantile(model: PMF, variable: str | int, share: float, given: Given | None 
         If the share is outside (0, 1), or the conditions have probability 0.
     """
     if not 0 < share < 1:
-        raise PmfError(f"share is {share}; give a number between 0 and 1, 0.5 for the median")
+        raise PmfError(f"share is {share}; pass a number between 0 and 1, 0.5 for the median")
     position = model.schema.position(variable)
     order = sort_levels(model.schema[position])
     cumulated = np.cumsum(model.marginal([position], given)[order])

@@ -386,7 +386,9 @@ class _Parser:
         if len(groups) > 2 or len(given) > 2:
             raise self.refuse(f"a semicolon parts two at most{sides}", *whole)
         if measure == "MI" and not two_groups:
-            raise self.refuse(f"MI is between two parts: a semicolon is missing{sides}", *whole)
+            raise self.refuse(
+                f"MI needs two groups of variables separated by a semicolon{sides}", *whole
+            )
         if measure in ("TV", "OR"):
             n_conditions = (1, 2) if measure == "TV" else (2,)
             if two_conditions if two_groups else len(given) not in n_conditions:
@@ -403,7 +405,7 @@ class _Parser:
                 )
             if measure in ("odds", "OR") and not term.operator:
                 raise self.refuse(
-                    f"{measure} is of an event: give {term.name.text!r} a level{sides}", *term.span
+                    f"{measure} is of an event: pass {term.name.text!r} a level{sides}", *term.span
                 )
         if measure in ("E", "median", "quantile") and len(groups[0]) > 1:
             raise self.refuse(f"{measure} is of one variable{sides}", *groups[0][1].span)
@@ -551,7 +553,7 @@ class _Binder:
             levels = abridge_names(self.schema[position].levels, 12)
             return f"no level of {name!r} is meant; its levels are {levels}"
         texts = [_say(each) for each in (before, term)]
-        return f"{name!r} is given as {texts[0]} and as {texts[1]}, and has one level in a row; give one of them"
+        return f"{name!r} is given as {texts[0]} and as {texts[1]}, and has one level in a row; pass one of them"
 
     def check_roles(self, bound: BoundQuestion) -> None:
         """Raise an error if a variable is a target twice, or both target and condition."""

@@ -136,7 +136,7 @@ def _weigh_designed(
     if first is None or second is None:
         raise PmfError("design and unseen_design go together; give how both samples were drawn")
     if any(isinstance(each, StoredSamples) for each in samples):
-        raise PmfError("a design is given and samples are stored; give samples in memory")
+        raise PmfError("a design is given and samples are stored; pass samples in memory")
     if first.is_simple and second.is_simple:
         return weigh_model(model, *samples, rng=rng)
     schema = model.schema

@@ -193,7 +193,7 @@ def count_stored_tables(
     by one, so that standard errors for independent rows are too small.
     """
     if budget is not None and not budget > 0:
-        raise ConfigError(f"budget is {budget}; give seconds above 0, or None to count all blocks")
+        raise ConfigError(f"budget is {budget}; pass seconds above 0, or None to count all blocks")
     plan = TablePlan.make(schema, requests)
     filled, costs, chosen = _choose_blocks(references, plan, budget, digest)
     blocks = restore_units(filled[position] for position in chosen)

@@ -150,7 +150,7 @@ def check_counts(counts: object, kind: type) -> None:
         return
     maker = {"PairCounts": "count_pairs", "TripleCounts": "count_triples"}[kind.__name__]
     raise PmfError(
-        f"counts is {name_type(counts)}; give {kind.__name__}, which pmflib.{maker}(samples, schema) counts "
+        f"counts is {name_type(counts)}; pass {kind.__name__}, which pmflib.{maker}(samples, schema) counts "
         "(pmflib.fit_em takes the samples themselves)"
     )
 
@@ -192,7 +192,7 @@ def check_whole(name: str, number: object) -> None:
         If it is not.
     """
     if isinstance(number, bool) or not isinstance(number, int | np.integer):
-        raise PmfError(f"{name} is {number!r}, {name_type(number)}; give a whole number")
+        raise PmfError(f"{name} is {number!r}, {name_type(number)}; pass a whole number")
 
 
 def check_row_order(samples: object, **columns: object) -> None:
@@ -219,7 +219,7 @@ def check_row_order(samples: object, **columns: object) -> None:
             row = next(row for row, each in enumerate(own) if each != index[row])
             raise PmfError(
                 f"{name} has the rows of the samples in another order: row {row} of its index is {own[row]!r}, and "
-                f"{index[row]!r} in that of the samples; rows are matched by position: give {name}.loc[samples.index]"
+                f"{index[row]!r} in that of the samples; rows are matched by position: pass {name}.loc[samples.index]"
             )
 
 

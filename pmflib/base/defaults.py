@@ -44,7 +44,7 @@ FIT_TARGET = (0.02, 0.1, DEFAULT_PSEUDO_COUNT, 5.0, 20.0, 80.0)
 """Grid for `pmflib.fit_em` with a target; increasing."""
 
 RANKS_BY_PAIRS = (DEFAULT_PSEUDO_COUNT, 0.1, 10.0)
-"""Grid for `pmflib.select_rank`; ranks are compared under the first."""
+"""Grid for `pmflib.fits.select_rank`; ranks are compared under the first."""
 
 RANKS_BY_SAMPLES = (DEFAULT_PSEUDO_COUNT, 0.1)
 """Grid for `select_rank_by_rows`."""
@@ -78,7 +78,7 @@ class Limits(NamedTuple):
         """
         for name, least in (("max_passes", 0), ("tol", 0), ("patience", 1)):
             if not (value := getattr(self, name)) >= least:
-                raise PmfError(f"{name} is {value}; give at least {least}")
+                raise PmfError(f"{name} is {value}; pass at least {least}")
 
 
 LIMITS = Limits()

@@ -51,11 +51,11 @@ def configure_method(table: Mapping[str, Method], choice: MethodChoice) -> tuple
         given = dict(choice)
         if "name" not in given:
             raise PmfError(
-                f"method is {dict(choice)!r} without a name; give {{'name': ..., and options}}"
+                f"method is {dict(choice)!r} without a name; pass {{'name': ..., and options}}"
             )
         choice = given.pop("name")
     if not isinstance(choice, str):
-        raise PmfError(f"method is {choice!r}; give a name, or a mapping of the name and options")
+        raise PmfError(f"method is {choice!r}; pass a name, or a mapping of the name and options")
     method = find_method(table, choice)
     if not method.options:
         if given:
@@ -67,7 +67,7 @@ def configure_method(table: Mapping[str, Method], choice: MethodChoice) -> tuple
     for name, value in given.items():
         if name not in known:
             raise PmfError(
-                f"method {method.name!r} has no option {name!r}{suggest(name, known)}; give one of {', '.join(known)}"
+                f"method {method.name!r} has no option {name!r}{suggest(name, known)}; pass one of {', '.join(known)}"
             )
         given[name] = _check(f"{method.name}.{name}", value, hints[name], known[name].metadata)
     return method, kind(**given)
@@ -83,19 +83,19 @@ def _check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     """
     allowed = get_args(hint) if get_origin(hint) is Literal else ()
     if allowed and value not in allowed:
-        raise PmfError(f"{name} is {value!r}; give one of {allowed}")
+        raise PmfError(f"{name} is {value!r}; pass one of {allowed}")
     if hint in (int, float):
         number = not isinstance(value, bool) and isinstance(value, (int, float))
         if not number or not math.isfinite(value) or (hint is int and value != int(value)):
             kind = "a whole number" if hint is int else "a number"
-            raise PmfError(f"{name} is {value!r}; give {kind}")
+            raise PmfError(f"{name} is {value!r}; pass {kind}")
         least, most = limits["least"], limits["most"]
         if (least is not None and value < least) or (most is not None and value > most):
             bounds = f"at least {least}" + ("" if most is None else f" and at most {most}")
-            raise PmfError(f"{name} is {value!r}; give {bounds}")
+            raise PmfError(f"{name} is {value!r}; pass {bounds}")
         return hint(value)
     if not allowed and value is not None and not isinstance(value, (list, tuple)):
-        raise PmfError(f"{name} is {value!r}; give a list")
+        raise PmfError(f"{name} is {value!r}; pass a list")
     return tuple(value) if isinstance(value, list) else value
 
 

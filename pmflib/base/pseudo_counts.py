@@ -78,24 +78,24 @@ def check_nonnegative(name: str, array: FloatArray | IntArray, shape: tuple[int,
         raise SchemaError(f"{name} has shape {array.shape}, not {shape}")
     if not (np.isfinite(array) & (array >= 0)).all():
         raise PmfError(
-            f"{name} contains a negative or non-finite entry; give numbers of at least 0"
+            f"{name} contains a negative or non-finite entry; pass numbers of at least 0"
         )
 
 
 def check_limits(max_iter: int, tol: float) -> None:
     """Check the limit of iterations and the tolerance."""
     if max_iter < 0:
-        raise PmfError(f"max_iter is {max_iter}; give at least 0")
+        raise PmfError(f"max_iter is {max_iter}; pass at least 0")
     if not tol >= 0:
-        raise PmfError(f"tol is {tol}; give at least 0")
+        raise PmfError(f"tol is {tol}; pass at least 0")
 
 
 def check_rank(rank: int) -> None:
     """Check that the rank is an integer of at least 1."""
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
-        raise RankError(f"rank is {rank!r}, {name_type(rank)}; give a whole number")
+        raise RankError(f"rank is {rank!r}, {name_type(rank)}; pass a whole number")
     if rank < 1:
-        raise RankError(f"rank is {rank}, below 1; give at least one latent state")
+        raise RankError(f"rank is {rank}, below 1; pass at least one latent state")
 
 
 def warn_of_rank(rank: int, n_rows: int) -> None:
@@ -145,7 +145,7 @@ class PseudoCounts:
             If ``pseudo_count`` is negative or not finite.
         """
         if not 0 <= pseudo_count < math.inf:
-            raise PmfError(f"pseudo_count is {pseudo_count}; give a pseudo-count of at least 0")
+            raise PmfError(f"pseudo_count is {pseudo_count}; pass a pseudo-count of at least 0")
         sizes = np.diff(offsets)
         levels = pseudo_count * singles * repeat_blocks(sizes, offsets)
         return cls(levels, pseudo_count * float(sizes.mean()))

@@ -59,9 +59,7 @@ class ReplicateWeights:
             If there is a single unit.
         """
         if strata.size < 2:
-            raise PmfError(
-                "all rows are one sampling unit, which shows no spread; a variance takes two"
-            )
+            raise PmfError("all rows belong to one sampling unit; a variance needs at least two")
         n_each = np.bincount(strata)
         factors = (n_each / (n_each - 1))[strata]
         known = strata.size - n_each.size if degrees is None else degrees
@@ -259,7 +257,7 @@ def find_factors(
     Parameters
     ----------
     method, fay, factors
-        As for `pmflib.SurveyDesign`.
+        As for `pmflib.surveys.SurveyDesign`.
     n
         Number of replicates, at least two.
 
@@ -278,9 +276,9 @@ def find_factors(
         try:
             found = np.asarray(factors, np.float64)
         except (TypeError, ValueError):
-            raise PmfError("factors has something that is no number; give numbers") from None
+            raise PmfError("factors has something that is no number; pass numbers") from None
         if found.shape != (n,) or not (np.isfinite(found) & (found > 0)).all():
-            raise PmfError(f"factors is {found} of shape {found.shape}; give {n} numbers above 0")
+            raise PmfError(f"factors is {found} of shape {found.shape}; pass {n} numbers above 0")
         return found
     each = {
         "BRR": 1 / n,

@@ -39,8 +39,8 @@ class Replicate:
 class Variance:
     """How estimates from samples in memory vary: their weights, and sampling units in strata or replicate weights.
 
-    Answers, errors and margins ask an instance, and know no sampling design: `pmflib.SurveyDesign` reads one, and is
-    this class of it. Rows that are drawn one by one are `of_rows`.
+    Answers, errors and margins ask an instance, and know no sampling design: `pmflib.surveys.SurveyDesign` reads one,
+    and is this class of it. Rows that are drawn one by one are `of_rows`.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Variance:
             If a weight is no finite number above 0, or there is a single row.
         """
         if not hasattr(weight, "__len__"):
-            raise PmfError(f"weight is {weight!r}; give something for each row")
+            raise PmfError(f"weight is {weight!r}; pass something for each row")
         weights = read_weights(weight, len(weight))
         strata = np.zeros(weights.units.size, np.int64)
         record = ReplicateWeights.of_units(strata)
@@ -240,10 +240,10 @@ def check_replicates(replicates: Any) -> FloatArray:
     try:
         found = np.asarray(replicates, np.float64)
     except (TypeError, ValueError):
-        raise PmfError("replicates has something that is no number; give numbers") from None
+        raise PmfError("replicates has something that is no number; pass numbers") from None
     if found.ndim != 2 or found.shape[1] < 2:
         raise PmfError(
-            f"replicates has shape {found.shape}; give (n_rows, n_replicates), two at least"
+            f"replicates has shape {found.shape}; pass (n_rows, n_replicates), two at least"
         )
     bad = np.argwhere(~(np.isfinite(found) & (found >= 0)))
     if len(bad):
@@ -279,7 +279,7 @@ def weigh_samples(
         If samples are stored, or the weights are of another number of rows.
     """
     if not isinstance(samples, DenseBlock):
-        raise PmfError("weight is given and samples are stored; give samples in memory")
+        raise PmfError("weight is given and samples are stored; pass samples in memory")
     if weight is None:
         return samples
     if not isinstance(weight, Variance):
@@ -287,6 +287,6 @@ def weigh_samples(
         return DenseBlock(samples.codes, weights.scale())
     if len(samples) != weight.n_rows:
         raise PmfError(
-            f"samples has {len(samples)} rows, and the design {weight.n_rows}; give a design of these rows"
+            f"samples has {len(samples)} rows, and the design {weight.n_rows}; pass a design of these rows"
         )
     return DenseBlock(samples.codes, weight.weights.scale(), weight.dealt)

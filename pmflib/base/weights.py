@@ -231,10 +231,10 @@ def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
         ) from None
     if values.shape != (n_rows,):
         raise PmfError(
-            f"{name} has shape {values.shape}; give one number for each of {n_rows} rows"
+            f"{name} has shape {values.shape}; pass one number for each of {n_rows} rows"
         )
     if np.iscomplexobj(values):
-        raise PmfError(f"{name} has complex numbers; give a real number for each row")
+        raise PmfError(f"{name} has complex numbers; pass a real number for each row")
     return values
 
 

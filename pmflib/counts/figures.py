@@ -188,7 +188,7 @@ def summarise_counts(
             ("variable", "variable", ">rows with both", ">of all rows"),
             rows,
             supports.size,
-            "pmf.Marginals.from_counts(counts).support",
+            "pmf.counts.Marginals.from_counts(counts).support",
         ),
         SummaryTable(
             "Variables by number of observed answers, smallest first",

@@ -73,7 +73,7 @@ class Marginals:
             If min_support is below 1.
         """
         if min_support < 1:
-            raise SchemaError(f"min_support is {min_support}; give at least 1")
+            raise SchemaError(f"min_support is {min_support}; pass at least 1")
         offsets = counts.schema.offsets
         table = counts.to_samples().to_dense()
         support = sum_pairs(table, offsets)

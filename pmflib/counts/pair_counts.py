@@ -131,7 +131,7 @@ class PairCounts(FoldedCounts, Summarised):
         writer.close()
 
     def export(self, path: str | Path, minimum: int = 1, *, seed: int | None = None) -> str:
-        """Write the counts to a file without rows; others add them to theirs with `pmflib.read_counts`.
+        """Write the counts to a file without rows; others add them to theirs with `pmflib.surveys.read_counts`.
 
         The file is Parquet: a row for every cell above 0 with the names of its levels, and the schema, the numbers of
         rows and a digest as metadata.
@@ -326,10 +326,10 @@ def count_pairs(
     """
     check_whole("n_folds", n_folds)
     if n_folds < 1:
-        raise SchemaError(f"n_folds is {n_folds}; give at least 1")
+        raise SchemaError(f"n_folds is {n_folds}; pass at least 1")
     if cardinalities is None and isinstance(codes, Iterator):
         raise SchemaError(
-            "codes is an iterator over batches, from which no schema can be inferred: give one, for example from "
+            "codes is an iterator over batches, from which no schema can be inferred: pass one, for example from "
             "pmflib.Schema.infer(batch)"
         )
     schema = Schema.infer(codes) if cardinalities is None else read_schema(cardinalities)
@@ -339,7 +339,7 @@ def count_pairs(
         and hasattr(codes, "columns")
     ):
         raise SchemaError(
-            f"codes is {name_type(codes)} and cardinalities are numbers: omit them, or give a table with its "
+            f"codes is {name_type(codes)} and cardinalities are numbers: omit them, or pass a table with its "
             "schema, for example from pmflib.Schema.infer(table), or codes with numbers"
         )
     check_row_order(codes, weight=weight)

@@ -71,8 +71,8 @@ class StoredSamples(StoredBlocks):
         dataset = ...  # the reference that the stage `ingest` returned
         schema = pmf.Schema.load("schema.json")
         with distributed.Client() as client:
-            training = pmf.StoredSamples.open(store, dataset, schema, range(14), client)
-            validation = pmf.StoredSamples.open(store, dataset, schema, [14], client)
+            training = pmf.em.StoredSamples.open(store, dataset, schema, range(14), client)
+            validation = pmf.em.StoredSamples.open(store, dataset, schema, [14], client)
             result = pmf.fit_em(training, rank=20, validation=validation)
     """
 
@@ -244,6 +244,6 @@ def read_samples(schema: Schema, samples: object, weight: object | None = None) 
     """Read samples in memory, at least one, with their weights."""
     codes = schema.encode(samples)
     if not len(codes):
-        raise PmfError("samples has no rows; give at least one")
+        raise PmfError("samples has no rows; pass at least one")
     check_row_order(samples, weight=weight)
     return weigh_samples(DenseBlock(codes), weight, schema.weight_decimals)

@@ -291,7 +291,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     counts = counts.to_samples()
     if model.kind != "classes":
         raise PmfError(
-            "model has forests or traits, which pairs were not fitted with; give the samples"
+            "model has forests or traits, which pairs were not fitted with; pass the samples"
         )
     n_entries = (schema.n_levels + 1) * model.rank
     if n_entries > MAX_COMPOSITE:

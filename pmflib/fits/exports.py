@@ -67,7 +67,7 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
     for name, values in arrays.items():
         if errors is not None and errors[name].errors.shape != values.shape:
             raise PmfError(
-                f"errors has {name} of shape {errors[name].errors.shape}, the model one of {values.shape}; give the "
+                f"errors has {name} of shape {errors[name].errors.shape}, the model one of {values.shape}; pass the "
                 "errors of this fit's model"
             )
     for name, at, row in rows:

@@ -98,7 +98,7 @@ class FitResult(Summarised):
         Whether held-out samples ended the passes before the training likelihood reached its maximum.
     residuals
         Pairs of variables that are dependent within states; for many samples, computed from a subset. None for
-        averages, fits with many parameters, `pmflib.fit_traits`, and large stored samples.
+        averages, fits with many parameters, `pmflib.families.fit_traits`, and large stored samples.
     trial
         Model fitted before without the held-out fold, which chose the options; None if all choices were given.
     """
@@ -211,7 +211,8 @@ class FitResult(Summarised):
         Parameters
         ----------
         errors
-            Standard errors and intervals, from `pmflib.standard_errors`: a mapping from names of arrays to objects with
+            Standard errors and intervals, from `pmflib.inference.standard_errors`: a mapping from names of arrays to
+            objects with
             arrays ``errors``, ``lower`` and ``upper`` of the same shapes; None leaves these columns empty.
 
         Returns
@@ -296,7 +297,7 @@ class FitResult(Summarised):
         return plot_losses(self.loss_history, **options)
 
     def plot_residuals(self, **options: Any) -> Axes:
-        """Plot which pairs of variables are dependent within states; see `pmflib.bivariate_residuals`.
+        """Plot which pairs of variables are dependent within states; see `pmflib.inference.bivariate_residuals`.
 
         Raises
         ------
@@ -305,7 +306,8 @@ class FitResult(Summarised):
         """
         if self.residuals is None:
             raise PmfError(
-                "the result has no residuals; pmflib.bivariate_residuals(result.model, samples).plot() draws them"
+                "the result has no residuals; pmflib.inference.bivariate_residuals(result.model, samples).plot() "
+                "draws them"
             )
         return self.residuals.plot(**options)
 

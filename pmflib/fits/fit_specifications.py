@@ -115,7 +115,7 @@ class Options:
         """List the candidates for a start method and a pseudo-count, either of which may be "auto"."""
         if isinstance(pseudo_count, str) and pseudo_count != "auto":
             raise PmfError(
-                f"pseudo_count is {pseudo_count!r}; give a number of at least 0, or 'auto'"
+                f"pseudo_count is {pseudo_count!r}; pass a number of at least 0, or 'auto'"
             )
         methods: tuple[str, ...] = (start,)
         if start == "auto" and rank > 1:

@@ -44,7 +44,7 @@ def fit(
         Co-occurrence counts. "auto" holds out folds for its choices; the other methods sum the folds. Weighted counts
         are converted to effective samples.
     rank
-        Number of latent states, at least 1; with "auto" it is chosen by `pmflib.select_rank`, as described in the
+        Number of latent states, at least 1; with "auto" it is chosen by `pmflib.fits.select_rank`, as described in the
         comparisons and notes of the result.
     method
         One of `pmflib.base.methods.PAIR_METHODS`, or a mapping of its ``name`` and options, such as ``{"name": "opt",
@@ -143,7 +143,7 @@ def fit_triples(
     check_rank(rank)
     if loss not in get_args(Loss):
         raise PmfError(
-            f"loss is {loss!r}; give one of {get_args(Loss)}{suggest(loss, get_args(Loss))}"
+            f"loss is {loss!r}; pass one of {get_args(Loss)}{suggest(loss, get_args(Loss))}"
         )
     if counts.schema.n_variables < 3:
         raise PmfError(

@@ -99,7 +99,8 @@ def fit_em(
         standard errors. With rank "auto" both are chosen together. None is "auto" with rank "auto" and no target, where
         one to three traits are compared as well; else None is "none".
     weight
-        Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.SurveyDesign`, whose sampling
+        Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.surveys.SurveyDesign`, whose
+        sampling
         units are never split between fitted and held-out samples. Only ratios matter: weights are scaled to sum to
         Kish's effective sample size, (sum w)^2 / sum w^2. Equal weights give the unweighted fit, bit for bit.
     rng
@@ -339,7 +340,7 @@ def check_can_start(model: JointPMF) -> None:
     """
     if model.origin.get("final"):
         raise PmfError(
-            f"model is final, an average of {model.origin['average']} fits, which EM would take apart; give a rank, "
+            f"model is final, an average of {model.origin['average']} fits, which EM would take apart; pass a rank, "
             "or fit a model to samples drawn from it"
         )
 
@@ -354,7 +355,7 @@ def _check_options(
 ) -> None:
     """Check options and their combinations."""
     if isinstance(rank, str) and rank != "auto":
-        raise PmfError(f"rank is {rank!r}; give a number, or 'auto'")
+        raise PmfError(f"rank is {rank!r}; pass a number, or 'auto'")
     if rank is not None and rank != "auto":
         check_rank(rank)
     if model is not None:
@@ -363,15 +364,15 @@ def _check_options(
     check_whole("max_passes", max_passes)
     if (model is None) == (rank is None):
         raise PmfError(
-            f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two, as "
+            f"model is {'absent' if model is None else 'given'} and rank is {rank}; pass one of the two, as "
             "fit_em(samples, rank=8) or fit_em(samples, model)"
         )
     if members < 1:
-        raise PmfError(f"members is {members}; give at least 1")
+        raise PmfError(f"members is {members}; pass at least 1")
     if model is not None:
         check_can_start(model)
         if members > 1:
-            raise PmfError(f"members is {members} and a model is given; give a rank instead")
+            raise PmfError(f"members is {members} and a model is given; pass a rank instead")
     if members > 1 and start not in ("auto", *MEMBER_START_METHODS):
         raise PmfError(
             f"members is {members} and start is {start!r}, which gives equal starts; use one of "
@@ -393,11 +394,11 @@ def _check_samples(
         )
     if schema is not None and not isinstance(schema, Schema):
         raise SchemaError(
-            f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
+            f"schema is {name_type(schema)}; pass a Schema: pmflib.Schema.infer(table), or of numbers of levels "
             "pmflib.Schema.from_cardinalities([2, 3])"
         )
     if not isinstance(samples, StoredSamples) and isinstance(start, PreparedStart):
-        raise PmfError("start is prepared, which is for stored samples; give the name of a method")
+        raise PmfError("start is prepared, which is for stored samples; pass the name of a method")
 
 
 def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None) -> Schema:

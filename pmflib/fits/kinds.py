@@ -83,7 +83,7 @@ def choose_kinds(dependence: str | None) -> tuple[FitKind, ...]:
         return tuple(named.values())
     if dependence not in named:
         known = ("auto", "none", *named)
-        raise PmfError(f"dependence is {dependence!r}; give one of {known}")
+        raise PmfError(f"dependence is {dependence!r}; pass one of {known}")
     return (named[dependence],)
 
 

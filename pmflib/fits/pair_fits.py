@@ -164,7 +164,7 @@ def _split_first(n_variables: int, options: SpaOptions) -> BoolArray:
     n_first = options.n_first or (n_variables + 1) // 2
     if n_first >= n_variables:
         raise PmfError(
-            f"spa.n_first is {n_first}, and there are {n_variables} variables; give at most {n_variables - 1}"
+            f"spa.n_first is {n_first}, and there are {n_variables} variables; pass at most {n_variables - 1}"
         )
     return np.arange(n_variables) < n_first
 

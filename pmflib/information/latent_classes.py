@@ -213,7 +213,7 @@ class ClassInformation(ModelInformation):
         """Find standard errors of the parameters, and the notes of which to warn."""
         found = self.gather(source)
         if not found.mass.any():
-            raise PmfError("samples has no observed cell; give those that the model was fitted to")
+            raise PmfError("samples has no observed cell; pass those that the model was fitted to")
         solved = self.invert(found)
         arrays = self.make_arrays(solved)
         found_by = "products of scores" if found.crossed is None else "observed information"

@@ -70,7 +70,7 @@ class ModelInformation(ABC):
         if self.model.origin.get("final"):
             raise PmfError(
                 f"model is an average of {self.model.origin['average']} fits, whose states are no parameters of one "
-                "likelihood; give a fit of one member, or distil it and refine that by fit_em"
+                "likelihood; pass a fit of one member, or distil it and refine that by fit_em"
             )
 
     def check_design(self) -> None:

@@ -74,7 +74,7 @@ def find_file_system(url: str) -> tuple[Any, str]:
     _check_path(shown, url)
     if {part.partition("://")[0] for part in url.split("::")} & NO_SOURCES:
         raise SourceError(
-            f"source.path {shown!r}: not a location of files; give a file, a folder or a URL"
+            f"source.path {shown!r}: not a location of files; pass a file, a folder or a URL"
         )
     _choose_driver(url)
     try:

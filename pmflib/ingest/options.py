@@ -141,7 +141,7 @@ def check_encoding(name: str) -> str:
         "".encode(name)
     except (LookupError, ValueError):
         raise ValueError(
-            f"{name[:40]!r} is not a text encoding; give one like 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
+            f"{name[:40]!r} is not a text encoding; pass one like 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
         ) from None
     # a byte order mark of UTF-8 is always skipped
     return "utf-8" if known.name == "utf-8-sig" else known.name
@@ -161,7 +161,7 @@ def check_delimiter(delimiter: str) -> str:
         )
     if set(delimiter) & set('"\r\n'):
         raise ValueError(
-            f"{delimiter!r} contains a quotation mark or a line end; give the characters between two fields"
+            f"{delimiter!r} contains a quotation mark or a line end; pass the characters between two fields"
         )
     return delimiter
 
@@ -216,7 +216,7 @@ class SourceOptions(Section):
     """With a weight, instead of psu: columns of nonnegative replicate weights, as a pattern ("W_FSTR*", matched with
     the columns of the first file) or a list. They are stored in the unit of the weight."""
     replicate_method: Literal["BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap"] | None = None
-    """Required with replicates: how they were made, as for `pmflib.SurveyDesign`."""
+    """Required with replicates: how they were made, as for `pmflib.surveys.SurveyDesign`."""
     fay: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Required with the method "Fay": factor of the weights of the half-sample that is reduced; 0.5 in PISA."""
     replicate_factors: (
@@ -310,7 +310,7 @@ class SourceOptions(Section):
             raise ValueError("replicates has a column twice; give each once")
         if columns and self.replicate_factors and len(self.replicate_factors) != len(columns):
             raise ValueError(
-                f"replicate_factors has {len(self.replicate_factors)} numbers for {len(columns)} replicates; give one "
+                f"replicate_factors has {len(self.replicate_factors)} numbers for {len(columns)} replicates; pass one "
                 "for each, in their order"
             )
         return self

@@ -145,7 +145,7 @@ def find_sources(
         for source in listed:
             found.setdefault(source.url, source)
     if not found:
-        raise SourceError("source.path is empty; give a file, a folder, a glob or a URL")
+        raise SourceError("source.path is empty; pass a file, a folder, a glob or a URL")
     empty = sorted(source.name for source in found.values() if source.size == 0)
     if empty and not skip_empty:
         raise SourceError(
@@ -160,7 +160,7 @@ def find_sources(
         if before.name == after.name:
             raise SourceError(
                 f"two files are named {after.name!r}; names must differ: "
-                "give the folder above both, or a glob such as 'folder/*/name.csv'"
+                "pass the folder above both, or a glob such as 'folder/*/name.csv'"
             )
     return sources
 

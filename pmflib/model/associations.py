@@ -51,7 +51,7 @@ class Associations:
             If most is negative, or support has another shape.
         """
         if most < 0:
-            raise PmfError(f"most is {most}; give at least 0")
+            raise PmfError(f"most is {most}; pass at least 0")
         rows, columns = np.triu_indices(len(self.names), 1)
         if support is not None:
             if support.shape != self.mutual_information.shape:

@@ -87,7 +87,7 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     """
     if given is not None and not isinstance(given, Mapping):
         raise SchemaError(
-            f"given is {given!r}, {name_type(given)}; give a level by variable, as {{'smokes': 'yes'}}"
+            f"given is {given!r}, {name_type(given)}; pass a level by variable, as {{'smokes': 'yes'}}"
         )
     conditions: dict[int, tuple[int, ...]] = {}
     for name, levels in (given or {}).items():

@@ -73,7 +73,7 @@ def plot_states(
         If matplotlib is not installed, or an argument is out of range.
     """
     if per_state is not None and per_state < 1:
-        raise PmfError(f"per_state is {per_state}; give at least 1")
+        raise PmfError(f"per_state is {per_state}; pass at least 1")
     requested = per_state or max(1, min(4, MOST_STATE_ROWS // model.rank))
     if descriptions is None:
         descriptions = describe_states(model, most=requested, level_counts=level_counts)
@@ -135,7 +135,7 @@ def plot_profiles(
     model
         The model.
     errors
-        Intervals by name of the array, as returned by `pmflib.standard_errors`; ``["factors"]``, of shape
+        Intervals by name of the array, as returned by `pmflib.inference.standard_errors`; ``["factors"]``, of shape
         (n_levels, rank), is drawn. None draws no intervals.
     variables
         Names or positions of the variables to draw; None draws the first ones that fit on a page.
@@ -156,7 +156,7 @@ def plot_profiles(
     """
     if errors is not None and errors["factors"].lower.shape != model.factors.shape:
         raise PmfError(
-            f"errors are of shape {errors['factors'].lower.shape} and the factors of {model.factors.shape}; give those "
+            f"errors are of shape {errors['factors'].lower.shape} and the factors of {model.factors.shape}; pass those "
             "of this model"
         )
     states = np.argsort(-model.prior, kind="stable")[: len(GROUPS)].tolist()
@@ -284,7 +284,7 @@ def plot_associations(
         If matplotlib is not installed, or an argument is out of range.
     """
     if most < 1:
-        raise PmfError(f"most is {most}; give at least 1")
+        raise PmfError(f"most is {most}; pass at least 1")
     found = model if isinstance(model, Associations) else measure_associations(model)
     pairs = found.rank_pairs(most, support)
     values = [found.mutual_information[pair] for pair in pairs]

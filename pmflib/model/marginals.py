@@ -40,7 +40,7 @@ def find_positions(
         If the table would have more cells.
     """
     if isinstance(variables, str | int):
-        raise SchemaError(f"variables is {variables!r}, a single one; give a list: [{variables!r}]")
+        raise SchemaError(f"variables is {variables!r}, a single one; pass a list: [{variables!r}]")
     positions = [schema.position(variable) for variable in variables]
     known = {*encode_conditions(schema, given)}
     if not positions or len(set(positions)) < len(positions) or known & {*positions}:

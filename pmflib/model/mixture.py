@@ -72,11 +72,11 @@ class Mixture(Summarised):
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema):
-            raise PmfError(f"schema is {name_type(self.schema)}; give a pmflib.Schema")
+            raise PmfError(f"schema is {name_type(self.schema)}; pass a pmflib.Schema")
         for name, values in (("prior", self.prior), ("factors", self.factors)):
             if not isinstance(values, np.ndarray):
                 raise PmfError(
-                    f"{name} is {name_type(values)}; give an array: numpy.asarray({name})"
+                    f"{name} is {name_type(values)}; pass an array: numpy.asarray({name})"
                 )
         expected = (self.schema.n_levels, self.prior.size)
         if self.prior.ndim != 1 or not self.prior.size or self.factors.shape != expected:

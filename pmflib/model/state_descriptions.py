@@ -110,9 +110,9 @@ def profile_states(
     """
     check_parameters(prior, factors, offsets)
     if n_shown < 0:
-        raise PmfError(f"n_shown is {n_shown}; give at least 0")
+        raise PmfError(f"n_shown is {n_shown}; pass at least 0")
     if not min_lift >= 1:
-        raise PmfError(f"min_lift is {min_lift}; give at least 1, which lists all that is likelier")
+        raise PmfError(f"min_lift is {min_lift}; pass at least 1, which lists all that is likelier")
     marginals = factors @ prior
     # a level of probability 0 distinguishes no state, even if an empty state gives it mass
     lifts = np.where(
@@ -255,7 +255,7 @@ def describe_states(
     the expected number of samples that are in the state and have the variable observed.
     """
     if most < 0:
-        raise PmfError(f"most is {most}; give at least 0")
+        raise PmfError(f"most is {most}; pass at least 0")
     schema = model.schema
     if level_counts is not None and level_counts.shape != (schema.n_levels,):
         raise PmfError(

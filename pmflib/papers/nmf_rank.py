@@ -104,7 +104,7 @@ class ColumnMoments:
             If the shapes do not match, or an entry is not finite.
         """
         if matrix.ndim != 2:
-            raise PmfError(f"matrix has shape {matrix.shape}; give (n_rows, n_columns)")
+            raise PmfError(f"matrix has shape {matrix.shape}; pass (n_rows, n_columns)")
         origin = np.zeros(len(matrix)) if origin is None else origin
         weights = np.ones(len(matrix)) if weights is None else weights
         if not origin.shape == weights.shape == matrix.shape[:1]:
@@ -202,11 +202,11 @@ class ColumnMoments:
 
     def _check_any(self) -> None:
         if not self.n_columns:
-            raise PmfError("moments of no columns; give at least one")
+            raise PmfError("moments of no columns; pass at least one")
 
 
 def choose_rank(moments: ColumnMoments, method: Method, penalty: float) -> NMFRank:
-    """Estimate the number of components of the matrix whose moments these are: see `pmflib.select_nmf_rank`.
+    """Estimate the number of components of the matrix whose moments these are: see `pmflib.fits.select_nmf_rank`.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def choose_rank(moments: ColumnMoments, method: Method, penalty: float) -> NMFRa
     spread = float(moments.weights @ covariance @ moments.weights)
     if spread <= SAME_SUMS * float(moments.weights**2 @ np.diagonal(covariance)):
         raise PmfError(
-            "weights: the columns of matrix all have the same weighted sum, which leaves no moment; give weights that "
+            "weights: the columns of matrix all have the same weighted sum, which leaves no moment; pass weights that "
             "differ, as numpy.random.default_rng(0).random(n_rows), or take method 'generators'"
         )
     support = fit_row_support(moments.to_cumulant_moment(), penalty)

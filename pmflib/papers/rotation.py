@@ -187,7 +187,7 @@ def rotate_nonnegative(
     if root.ndim != 2 or not root.shape[1] or not np.isfinite(root).all():
         raise PmfError(f"root of shape {root.shape} must be (n_rows, rank) and finite")
     if max_iter < 1:
-        raise PmfError(f"max_iter is {max_iter}; give at least 1")
+        raise PmfError(f"max_iter is {max_iter}; pass at least 1")
     starts: list[FloatArray] = [*rotations] or [np.eye(root.shape[1])]
     coarse_residuals: tuple[float, ...] = ()
     if len(starts) > 1:

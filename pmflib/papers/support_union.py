@@ -119,7 +119,7 @@ def fit_row_support(
     if moment.ndim != 2 or moment.shape[0] != moment.shape[1] or not np.isfinite(moment).all():
         raise PmfError(f"moment of shape {moment.shape} must be square and finite")
     if not 0 <= penalty < np.inf:
-        raise PmfError(f"penalty is {penalty}; give a number of at least 0")
+        raise PmfError(f"penalty is {penalty}; pass a number of at least 0")
     if initial is not None and initial.shape != moment.shape:
         raise PmfError(f"initial has shape {initial.shape}, not {moment.shape}")
     gram = moment.T @ moment
@@ -252,7 +252,7 @@ def order_generators(gram: FloatArray) -> ConicOrder:
     for testing a row against the others.
     """
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise PmfError(f"gram has shape {gram.shape}; give (n_rows, n_rows)")
+        raise PmfError(f"gram has shape {gram.shape}; pass (n_rows, n_rows)")
     diagonal = np.diagonal(gram).copy()
     if not np.isfinite(gram).all() or (diagonal < 0).any():
         raise PmfError("gram must be finite, with a non-negative diagonal")

@@ -76,7 +76,7 @@ class Schema(Summarised):
             raise SchemaError("a schema needs at least one variable; got none")
         if wrong := [each for each in self.variables if not isinstance(each, Variable)]:
             raise SchemaError(
-                f"variables has {wrong[0]!r}, {name_type(wrong[0])}; give a pmflib.Variable(name, levels), or draft a "
+                f"variables has {wrong[0]!r}, {name_type(wrong[0])}; pass a pmflib.Variable(name, levels), or draft a "
                 "schema from data: pmflib.Schema.infer(table)"
             )
         names = [variable.name for variable in self.variables]
@@ -178,7 +178,7 @@ class Schema(Summarised):
             return int(variable)
         if not isinstance(variable, str):
             raise SchemaError(
-                f"variable is {variable!r}, {name_type(variable)}; give one name, or an index in "
+                f"variable is {variable!r}, {name_type(variable)}; pass one name, or an index in "
                 f"[0, {self.n_variables})"
             )
         if variable not in self._positions:
@@ -221,7 +221,7 @@ class Schema(Summarised):
                 f"of {given.dtype} of shape {given.shape}" if given.ndim else repr(cardinalities)
             )
             raise SchemaError(
-                f"cardinalities is {name_type(cardinalities)} {shown}; give a Schema, or whole numbers: how many "
+                f"cardinalities is {name_type(cardinalities)} {shown}; pass a Schema, or whole numbers: how many "
                 "levels each variable has"
             )
         sizes = [int(size) for size in given]
@@ -271,7 +271,7 @@ class Schema(Summarised):
         """
         if isinstance(table, np.ndarray):
             if split:
-                raise SchemaError(f"split names columns, {list(split)}; give a table with names")
+                raise SchemaError(f"split names columns, {list(split)}; pass a table with names")
             if (found := cls._infer_codes(table)) is not None:
                 return found
         draft = find_offers("drafts").get("tables")
@@ -412,7 +412,7 @@ class Schema(Summarised):
         """
         if not isinstance(codes, np.ndarray):
             raise SchemaError(
-                f"codes is {name_type(codes)}; give an array of integers, such as schema.encode(table) gives"
+                f"codes is {name_type(codes)}; pass an array of integers, such as schema.encode(table) gives"
             )
         if codes.ndim != 2 or codes.shape[1] != self.n_variables:
             single = (
@@ -474,7 +474,7 @@ class Schema(Summarised):
         decimals = data.get("weight_decimals")
         if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 18):
             raise SchemaError(
-                f"weight_decimals is {decimals!r}; give a whole number from 0 to 18, or remove it"
+                f"weight_decimals is {decimals!r}; pass a whole number from 0 to 18, or remove it"
             )
         variables = (Variable.from_json(each, tuple(missing)) for each in data["variables"])
         has_answers = data.get("has_answers") is True

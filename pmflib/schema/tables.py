@@ -55,7 +55,7 @@ def as_arrow(
         return found
     if hasattr(table, "collect") and hasattr(table, "collect_schema"):
         raise SchemaError(
-            f"table is {name_type(table)}, which is not computed yet; give table.collect()"
+            f"table is {name_type(table)}, which is not computed yet; pass table.collect()"
         )
     if isinstance(table, Mapping):
         _refuse_twice(table)
@@ -86,7 +86,7 @@ def name_columns(array: np.ndarray[Any, Any]) -> pa.Table:
     """
     if array.ndim != 2 or not array.size:
         raise SchemaError(
-            f"the table is an array of shape {array.shape}; give one of shape (n_rows, n_columns), at least one each"
+            f"the table is an array of shape {array.shape}; pass one of shape (n_rows, n_columns), at least one each"
         )
     columns = {f"v{position}": column for position, column in enumerate(array.T)}
     if not np.issubdtype(array.dtype, np.integer):
@@ -134,7 +134,7 @@ def _join_columns(
     arrays = {name: read(name, values) for name, values in columns.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise SchemaError(f"columns differ in length: {lengths}; give one value per row")
+        raise SchemaError(f"columns differ in length: {lengths}; pass one value per row")
     fields = []
     for name, array in arrays.items():
         kind = type(getattr(columns[name], "dtype", None)).__name__
@@ -153,7 +153,7 @@ def _read_column(
         return pa.nulls(len(values))
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise SchemaError(
-            f"column {name!r} is {values!r}, {name_type(values)}; give a list of values, one per row, also for a "
+            f"column {name!r} is {values!r}, {name_type(values)}; pass a list of values, one per row, also for a "
             "single row"
         )
     if isinstance(values, pa.Array | pa.ChunkedArray):

@@ -123,7 +123,7 @@ class Variable(Summarised):
         levels: Any = self.levels
         if isinstance(levels, str) or not all(isinstance(each, str) for each in levels):
             raise SchemaError(
-                f"variable {self.name!r} has levels {self.levels!r}; give a list of texts, as ('no', 'yes')"
+                f"variable {self.name!r} has levels {self.levels!r}; pass a list of texts, as ('no', 'yes')"
             )
         n = len(self.levels)
         if not 1 <= n <= MAX_LEVELS:
@@ -133,7 +133,7 @@ class Variable(Summarised):
             )
         if self.values is not None and len(self.values) != n:
             raise SchemaError(
-                f"variable {self.name!r} has {len(self.values)} values for {n} levels; give one value per level"
+                f"variable {self.name!r} has {len(self.values)} values for {n} levels; pass one value per level"
             )
         if self.values is not None and not all(map(math.isfinite, self.values)):
             raise SchemaError(
@@ -163,7 +163,7 @@ class Variable(Summarised):
         part = self.part
         if part and (n != 2 or not part.sign or part.answer not in part.answers):
             raise SchemaError(
-                f"variable {self.name!r} has {n} levels and is the part {part}; give two levels, no and yes, a sign, "
+                f"variable {self.name!r} has {n} levels and is the part {part}; pass two levels, no and yes, a sign, "
                 "and one of the answers"
             )
         keys = [self._key(level) for level in self.levels]
@@ -373,7 +373,7 @@ class Variable(Summarised):
         if self.values is None:
             raise SchemaError(
                 f"variable {self.name!r} has no values, so it has no expected value; "
-                "give a number per level in the schema"
+                "pass a number per level in the schema"
             )
         return np.asarray(self.values, np.float64)
 

@@ -9,7 +9,7 @@ from tests.answering.question_models import SURVEY, make_survey
 
 def test_compare_answers__differences_and_total_variation():
     one, other = make_survey(0), make_survey(1)
-    found = pmf.questions.compare_answers(one, other, "P(stars | kind=drama)")
+    found = pmf.answering.compare_answers(one, other, "P(stars | kind=drama)")
     first, second = (each.marginal(["stars"], {"kind": "drama"}) for each in (one, other))
     for labels, difference in zip(found.labels, found.differences, strict=True):
         code = int(labels[0]) - 1
@@ -19,7 +19,7 @@ def test_compare_answers__differences_and_total_variation():
         each.standard_errors[each.labels.index(labels)] for each in (found.first, found.second)
     ]
     assert found.standard_errors[-1] == pytest.approx(np.hypot(*errors))
-    single = pmf.questions.compare_answers(one, other, "E(stars)")
+    single = pmf.answering.compare_answers(one, other, "E(stars)")
     assert single.total_variation is None
     assert single.differences[0] == pytest.approx(
         other.ask("E(stars)").value - one.ask("E(stars)").value
@@ -29,7 +29,7 @@ def test_compare_answers__differences_and_total_variation():
 def test_compare_answers__errors_are_those_of_both():
     model, other = make_survey(0), make_survey(1)
     first, second = model.sample(3000, 0), model.sample(500, 1)
-    found = pmf.questions.compare_answers(model, other, "P(stars)", (first, second))
+    found = pmf.answering.compare_answers(model, other, "P(stars)", (first, second))
     answers = model.ask("P(stars)", first), other.ask("P(stars)", second)
     for n, labels in enumerate(found.labels):
         places = [each.labels.index(labels) for each in answers]
@@ -37,7 +37,7 @@ def test_compare_answers__errors_are_those_of_both():
         errors = [each.standard_errors[place] for each, place in zip(answers, places, strict=True)]
         assert found.differences[n] == pytest.approx(numbers[1] - numbers[0])
         assert found.standard_errors[n] == pytest.approx(np.hypot(*errors))
-    again = pmf.questions.compare_answers(
+    again = pmf.answering.compare_answers(
         model, other, "P(stars)", (first, second), source="counts", level=0.5
     )
     assert {each.source for each in (again.first, again.second)} == {"counts"}
@@ -49,7 +49,7 @@ def test_compare_answers__levels_of_one_schema_alone():
     wider = pmf.Variable("kind", ("drama", "comedy", "horror", "other"), other="other")
     schema = pmf.Schema(tuple(wider if each.name == "kind" else each for each in SURVEY))
     factors = np.insert(model.factors, 6, 0.0, axis=0)
-    found = pmf.questions.compare_answers(
+    found = pmf.answering.compare_answers(
         model, pmf.JointPMF(model.prior, factors, schema), "P(kind)"
     )
     values = dict(zip(found.labels, found.numbers.tolist(), strict=True))

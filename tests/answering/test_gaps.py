@@ -160,7 +160,7 @@ def test_ask__counts_of_pairs_are_standardised_where_pairs_suffice():
 def test_ask__counts_of_effective_samples_stay_as_they_are():
     truth, codes = draw(6)
     model = pmf.fit_em(codes, schema=truth.schema, rank=3).model
-    design = pmf.SurveyDesign(np.random.default_rng(0).uniform(0.5, 2, len(codes)))
+    design = pmf.surveys.SurveyDesign(np.random.default_rng(0).uniform(0.5, 2, len(codes)))
     (counts,) = Evidence.of(codes, model, design).standardise([TableRequest((1,))])
     assert counts.by == ()
 

@@ -69,13 +69,13 @@ def test_ask__expected_values_and_quantiles():
     assert MODEL.ask("E(stars | income=high)").value == pytest.approx(
         STARS @ probabilities, rel=1e-12
     )
-    assert pmf.questions.expected(MODEL, "stars", {"income": "high"}) == pytest.approx(
+    assert pmf.answering.expected(MODEL, "stars", {"income": "high"}) == pytest.approx(
         STARS @ probabilities
     )
     for share in (0.05, 0.3, 0.5, 0.9, 0.999):
         expected = STARS[np.searchsorted(np.cumsum(probabilities), share)]
         assert MODEL.ask(f"quantile(stars, {share} | income=high)").value == expected
-        found = pmf.questions.quantile(MODEL, "stars", share, {"income": "high"})
+        found = pmf.answering.quantile(MODEL, "stars", share, {"income": "high"})
         assert float(found) == expected
     assert MODEL.ask("median(stars)").value == MODEL.ask("quantile(stars, 0.5)").value
     assert MODEL.ask("median(income)").value in ("low", "middle", "high")
@@ -134,7 +134,7 @@ def test_ask__odds_and_their_ratios():
     assert MODEL.ask("odds(stars=4 | kind=drama)").value == pytest.approx(p / (1 - p))
     ratio = p / (1 - p) / (q / (1 - q))
     assert MODEL.ask("OR(stars=4 | kind=drama; kind=comedy)").value == pytest.approx(ratio)
-    found = pmf.questions.odds_ratio(MODEL, {"stars": "4"}, {"kind": "drama"}, {"kind": "comedy"})
+    found = pmf.answering.odds_ratio(MODEL, {"stars": "4"}, {"kind": "drama"}, {"kind": "comedy"})
     assert found == pytest.approx(ratio)
     a, b = table[3, 0], table[3, 1:].sum()
     c, d = table[:3, 0].sum(), table[:3, 1:].sum()

@@ -213,7 +213,7 @@ def test_weigh_model__of_stored_samples_is_that_of_memory(codes, tmp_path, spars
         blocks = write_partition(
             tmp_path / name, rows, SCHEMA, sparse=sparse, block_rows=100, n_folds=1
         )
-        parts.append(pmf.StoredSamples(blocks, SCHEMA))
+        parts.append(pmf.em.StoredSamples(blocks, SCHEMA))
     known = weigh_model(TRUTH, codes[:1500], codes[1500:2000])
     for samples in (parts, (parts[0], codes[1500:2000]), (codes[:1500], parts[1])):
         assert weigh_model(TRUTH, *samples).origin == known.origin
@@ -227,7 +227,7 @@ def test_weigh_model__of_many_samples_counts_a_part(codes, tmp_path, monkeypatch
     monkeypatch.setattr(weighing, "COUNTED_ROWS", 300)
     monkeypatch.setattr(weighing, "UNSEEN_ROWS", 200)
     blocks = write_partition(tmp_path, codes[:1500], SCHEMA, block_rows=50, n_folds=1)
-    stored = pmf.StoredSamples(blocks, SCHEMA)
+    stored = pmf.em.StoredSamples(blocks, SCHEMA)
     weighed = []
     counted = weighing._count_stored
 
@@ -352,7 +352,7 @@ def test_ask__a_model_fitted_with_weights_refuses_samples_without(codes):
     model = pmf.fit_em(rows, schema=SCHEMA, rank=2, weight=weight).model
     with pytest.raises(PmfError, match="design"):
         model.ask("P(v0)", rows)
-    found = model.ask("P(v0)", rows, design=pmf.SurveyDesign(weight))
+    found = model.ask("P(v0)", rows, design=pmf.surveys.SurveyDesign(weight))
     held = rows[:, 0] >= 0
     for (label,), counted in zip(found.labels, found.more["counted"], strict=True):
         mine = weight[held & (rows[:, 0] == int(label))].sum() / weight[held].sum()

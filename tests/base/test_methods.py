@@ -42,12 +42,12 @@ def toy(monkeypatch):
 
 def test_fit__a_new_method_is_one_entry_and_one_function(toy):
     counts = pmf.count_pairs(np.array([[0, 1], [1, 0]]), [2, 2])
-    with pytest.warns(pmf.ConvergenceWarning, match="toy"):
+    with pytest.warns(pmf.errors.ConvergenceWarning, match="toy"):
         result = pmf.fit(counts, 2, method="toy")
     assert (result.method, result.best_pass) == ("toy", 3)
     np.testing.assert_allclose(result.model.factors, 0.5)
     data = {"source": {"path": "x.csv", "layout": "wide"}}
     assert make_config(data | {"model": {"rank": 2, "method": "toy"}}).start_method == "toy"
-    with pytest.warns(pmf.ConvergenceWarning, match="toy"):
+    with pytest.warns(pmf.errors.ConvergenceWarning, match="toy"):
         refined = pmf.fit_em(np.array([[0, 1], [1, 0]]), rank=2, start="toy", pseudo_count=1.0)
     assert refined.method == "toy+em"

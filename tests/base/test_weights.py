@@ -47,7 +47,7 @@ def fit_classifier(order):
 
 
 def fit_group(order):
-    return pmf.fit_groups(TABLE, (WEIGHT[order] > 1).astype(str), rank=1)
+    return pmf.families.fit_groups(TABLE, (WEIGHT[order] > 1).astype(str), rank=1)
 
 
 MODEL = pmf.fit_em(TABLE, rank=2, pseudo_count=1.0, max_passes=30).model
@@ -58,18 +58,27 @@ MODEL = pmf.fit_em(TABLE, rank=2, pseudo_count=1.0, max_passes=30).model
     [
         (lambda order: pmf.fit_em(TABLE, rank=1, weight=WEIGHT[order]), "weight"),
         (
-            lambda order: pmf.fit_em(TABLE, rank=1, weight=pmf.SurveyDesign(WEIGHT[order])),
+            lambda order: pmf.fit_em(TABLE, rank=1, weight=pmf.surveys.SurveyDesign(WEIGHT[order])),
             "weight",
         ),
-        (lambda order: pmf.SurveyDesign(WEIGHT, stratum=TABLE.q1[order]), "stratum"),
+        (lambda order: pmf.surveys.SurveyDesign(WEIGHT, stratum=TABLE.q1[order]), "stratum"),
         (lambda order: pmf.count_pairs(TABLE, weight=WEIGHT[order]), "weight"),
-        (lambda order: pmf.fit_traits(TABLE, weight=WEIGHT[order], dimensions=0), "weight"),
-        (lambda order: pmf.PMFDensity(1).fit(TABLE, sample_weight=WEIGHT[order]), "sample_weight"),
+        (
+            lambda order: pmf.families.fit_traits(TABLE, weight=WEIGHT[order], dimensions=0),
+            "weight",
+        ),
+        (
+            lambda order: pmf.apps.PMFDensity(1).fit(TABLE, sample_weight=WEIGHT[order]),
+            "sample_weight",
+        ),
         (lambda order: fit_classifier(order), "y"),
         (lambda order: fit_group(order), "group"),
-        (lambda order: pmf.classify(MODEL, TABLE, weight=WEIGHT[order]), "weight"),
-        (lambda order: pmf.distal_outcome(MODEL, TABLE, WEIGHT[order]), "outcome"),
-        (lambda order: pmf.class_regression(MODEL, TABLE, TABLE[["q1"]].loc[order]), "covariates"),
+        (lambda order: pmf.inference.classify(MODEL, TABLE, weight=WEIGHT[order]), "weight"),
+        (lambda order: pmf.inference.distal_outcome(MODEL, TABLE, WEIGHT[order]), "outcome"),
+        (
+            lambda order: pmf.inference.class_regression(MODEL, TABLE, TABLE[["q1"]].loc[order]),
+            "covariates",
+        ),
     ],
 )
 def test_columns__in_another_order_of_the_index_are_refused(call, name):

@@ -11,7 +11,7 @@ from tests.reference import tables_of_codes
 @given(tables_of_codes())
 def test_from_counts__every_block_is_a_pmf_or_zero(case):
     cardinalities, codes = case
-    marginals = pmf.Marginals.from_counts(pmf.count_pairs(codes, cardinalities))
+    marginals = pmf.counts.Marginals.from_counts(pmf.count_pairs(codes, cardinalities))
     edges = marginals.offsets
     for j in range(len(cardinalities)):
         for k in range(len(cardinalities)):
@@ -29,7 +29,7 @@ def test_from_counts__every_block_is_a_pmf_or_zero(case):
 def test_from_counts__pair_below_the_support_asked_for_is_zero():
     codes = np.array([[0, 0, -1], [1, 1, -1], [0, -1, 1]])
     counts = pmf.count_pairs(codes, [2, 2, 2])
-    marginals = pmf.Marginals.from_counts(counts, min_support=2)
+    marginals = pmf.counts.Marginals.from_counts(counts, min_support=2)
     assert marginals.observed.tolist() == [[False, True, False], [True, False, False], [False] * 3]
     assert not marginals.pairs[:2, 4:].any()
     # a variable's own PMF stays, however few samples hold it
@@ -43,12 +43,12 @@ def test_estimate_singles__half_a_pseudo_count_per_level():
 
 def test_from_counts__refuses_support_below_one():
     with pytest.raises(SchemaError, match="min_support"):
-        pmf.Marginals.from_counts(pmf.count_pairs(np.array([[0]]), [1]), min_support=0)
+        pmf.counts.Marginals.from_counts(pmf.count_pairs(np.array([[0]]), [1]), min_support=0)
 
 
 def test_from_counts__of_samples_worth_less_than_one_are_pmfs():
     rows = np.array([[0, 0, -1], [0, 1, -1], [-1, -1, 0]])
     counts = pmf.count_pairs(rows, [2, 2, 2], weight=[0.125, 0.125, 100.0])
-    marginals = pmf.Marginals.from_counts(counts)
+    marginals = pmf.counts.Marginals.from_counts(counts)
     assert 0 < marginals.support[0, 0] < 1
     assert np.diagonal(marginals.pairs) == pytest.approx([1, 0, 0.5, 0.5, 1, 0])

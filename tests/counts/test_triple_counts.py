@@ -25,7 +25,7 @@ def triple_table(codes, offsets):
 @given(tables_of_codes(max_levels=3))
 def test_count_triples__equals_a_row_at_a_time(case):
     cardinalities, codes = case
-    counts = pmf.count_triples(codes, cardinalities)
+    counts = pmf.counts.count_triples(codes, cardinalities)
     assert np.array_equal(counts.tables[0], triple_table(codes, counts.schema.offsets))
     assert counts.n_rows.tolist() == [len(codes)]
 
@@ -33,8 +33,8 @@ def test_count_triples__equals_a_row_at_a_time(case):
 def test_counts__are_a_group():
     rng = np.random.default_rng(0)
     codes = make_codes(rng, 60, [2, 3, 2, 4])
-    whole = pmf.count_triples(codes, [2, 3, 2, 4])
-    parts = [pmf.count_triples(part, [2, 3, 2, 4]) for part in np.split(codes, [0, 13, 40])]
+    whole = pmf.counts.count_triples(codes, [2, 3, 2, 4])
+    parts = [pmf.counts.count_triples(part, [2, 3, 2, 4]) for part in np.split(codes, [0, 13, 40])]
     summed = sum(parts, TripleCounts.zero(whole.schema))
     assert np.array_equal(summed.tables, whole.tables)
     assert summed.n_rows == whole.n_rows
@@ -43,7 +43,7 @@ def test_counts__are_a_group():
     with pytest.raises(SchemaError):
         parts[1] - whole
     with pytest.raises(SchemaError, match="schema"):
-        whole + pmf.count_triples(codes[:, :3], [2, 3, 2])
+        whole + pmf.counts.count_triples(codes[:, :3], [2, 3, 2])
 
 
 def test_zero__refuses_what_does_not_fit_in_memory():
@@ -64,7 +64,7 @@ def test_triple_counts__refuses_another_shape():
 @given(tables_of_codes(max_levels=3))
 def test_from_counts__every_block_is_a_pmf_or_zero(case):
     cardinalities, codes = case
-    marginals = TripleMarginals.from_counts(pmf.count_triples(codes, cardinalities))
+    marginals = TripleMarginals.from_counts(pmf.counts.count_triples(codes, cardinalities))
     edges = marginals.offsets
     for triple in itertools.product(range(len(cardinalities)), repeat=3):
         block = marginals.triples[tuple(slice(edges[j], edges[j + 1]) for j in triple)]

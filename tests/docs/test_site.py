@@ -82,7 +82,7 @@ def test_site__every_public_name_command_and_section_has_a_place(site):
     )
     for name in set(pmf.__all__) - {"crowd", "questions"}:
         assert f'id="pmflib.{name}"' in models or f'.{name}"' in models, name
-    for name in pmf.questions.__all__:
+    for name in pmf.answering.__all__:
         assert f'.{name}"' in questions, name
     for name in pmf.crowd.__all__:
         assert f'.{name}"' in crowd, name

@@ -32,7 +32,7 @@ def codes():
 @pytest.fixture
 def stored(codes, tmp_path, monkeypatch):
     monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
-    return pmf.StoredSamples(write_partition(tmp_path, codes, SCHEMA, block_rows=40), SCHEMA)
+    return pmf.em.StoredSamples(write_partition(tmp_path, codes, SCHEMA, block_rows=40), SCHEMA)
 
 
 def fit_guessing(source, limits=LIMITS, folder=None, on_pass=None):

@@ -45,7 +45,7 @@ def _a_group_per_block(monkeypatch):
 
 
 def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
-    stored, loaded = pmf.StoredSamples(blocks, SCHEMA), BlocksInMemory.cut(codes, OFFSETS, 2)
+    stored, loaded = pmf.em.StoredSamples(blocks, SCHEMA), BlocksInMemory.cut(codes, OFFSETS, 2)
     assert (stored.n_rows, stored.n_observed) == (50, loaded.n_observed)
     for found, expected in zip(
         evaluate_models(stored, MODELS), evaluate_models(loaded, MODELS), strict=True
@@ -65,8 +65,8 @@ def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
 def test_stored_samples__same_bits_on_threads_kept_or_read_again(
     thread_client, blocks, spare_bytes
 ):
-    alone = pmf.StoredSamples(blocks, SCHEMA)
-    mapped = pmf.StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
+    alone = pmf.em.StoredSamples(blocks, SCHEMA)
+    mapped = pmf.em.StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
     for _ in range(2):
         for found, expected in zip(
             evaluate_models(mapped, MODELS), evaluate_models(alone, MODELS), strict=True
@@ -85,7 +85,7 @@ def test_stored_samples__same_bits_on_threads_kept_or_read_again(
 
 
 def test_stored_samples__of_no_blocks_add_nothing(thread_client):
-    nothing = pmf.StoredSamples([], SCHEMA, thread_client)
+    nothing = pmf.em.StoredSamples([], SCHEMA, thread_client)
     (found,) = evaluate_models(nothing, MODELS[:1])
     assert (found.log_likelihood, found.n_rows, found.level_mass.sum()) == (0, 0, 0)
     assert found.level_mass.shape == (9, 2)
@@ -111,7 +111,7 @@ def test_open__finds_the_folds_of_a_dataset(tmp_path, thread_client):
         version=1,
         write=lambda folder, work: write_dataset(folder, store, [partition], {}) or {},
     ).reference
-    training = pmf.StoredSamples.open(store, dataset, SCHEMA, [0, 1], thread_client)
+    training = pmf.em.StoredSamples.open(store, dataset, SCHEMA, [0, 1], thread_client)
     assert training.n_rows == 40
     assert training.spare_bytes > 0
     (found,) = evaluate_models(training, MODELS[:1])
@@ -128,7 +128,7 @@ def write_samples(folder, codes):
 @pytest.mark.parametrize("on_workers", [False, True])
 def test_count_pairs__by_fold(blocks, codes, thread_client, on_workers):
     client = thread_client if on_workers else None
-    counts = pmf.StoredSamples(blocks, SCHEMA, client).count_pairs()
+    counts = pmf.em.StoredSamples(blocks, SCHEMA, client).count_pairs()
     assert counts.n_rows.tolist() == [17, 17, 16]
     whole = pmf.count_pairs(codes, SCHEMA, n_folds=1)
     np.testing.assert_array_equal(counts.to_dense(), whole.to_dense())
@@ -137,7 +137,7 @@ def test_count_pairs__by_fold(blocks, codes, thread_client, on_workers):
 def test_count_pairs__refuses_tables_that_do_not_fit(blocks, monkeypatch):
     monkeypatch.setattr("pmflib.cluster.memory.find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError):
-        pmf.StoredSamples(blocks, SCHEMA).count_pairs()
+        pmf.em.StoredSamples(blocks, SCHEMA).count_pairs()
 
 
 def test_load_group__blocks_in_order(blocks, codes):
@@ -206,7 +206,7 @@ def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeyp
         Client(cluster) as client,
     ):
         training, held_out = (
-            pmf.StoredSamples(part, SCHEMA, client, spare_bytes=1 << 30) for part in parts
+            pmf.em.StoredSamples(part, SCHEMA, client, spare_bytes=1 << 30) for part in parts
         )
         held_out.score(MODELS[:1])
         pmf.fit_em(

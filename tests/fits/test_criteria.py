@@ -113,13 +113,13 @@ def test_score_samples__stored_and_in_batches_is_the_same_as_in_memory(tmp_path,
     codes = model.sample(300, rng=0)
     codes[rng.random(codes.shape) < 0.2] = -1
     blocks = write_partition(tmp_path / "part", codes, model.schema)
-    stored = pmf.StoredSamples(blocks, model.schema)
+    stored = pmf.em.StoredSamples(blocks, model.schema)
     whole, alone = score_samples(model, codes), score_samples(model, stored)
     assert alone == score_samples(model, stored.with_client(thread_client))
     assert (alone.n_rows, alone.n_parameters) == (whole.n_rows, whole.n_parameters)
     assert alone.log_likelihood == pytest.approx(whole.log_likelihood)
     assert alone.entropy == pytest.approx(whole.entropy)
-    assert score_samples(model, pmf.StoredSamples([], model.schema)).n_rows == 0
+    assert score_samples(model, pmf.em.StoredSamples([], model.schema)).n_rows == 0
     with pytest.raises(SchemaError, match="schema"):
         score_samples(make_model([2], 1), stored)
 
@@ -136,7 +136,7 @@ def test_criteria__of_forests_and_of_traits():
         score_composite(model, counts)
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, (200, 4))
-    traits = pmf.fit_traits(codes, rng=0)
+    traits = pmf.families.fit_traits(codes, rng=0)
     with pytest.raises(pmf.PmfError, match="model"):
         count_parameters(traits.model)
     # states are points of an integral: their likelihood is known, a number of parameters is not

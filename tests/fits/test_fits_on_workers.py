@@ -63,7 +63,7 @@ def test_fit_em__the_next_pass_is_made_while_a_model_is_scored(
     n_passes = sum(state.n_passes for state in states.values())
     n_early = sum(state.n_passes < 40 for state in states.values())
     calls = {"start": 0, "ahead": 0, "wait": 0}
-    start_each, score, is_scoring = pmf.StoredSamples.start_each, pmf.StoredSamples.score, []
+    start_each, score, is_scoring = pmf.em.StoredSamples.start_each, pmf.em.StoredSamples.score, []
 
     def count_start(self, *arguments, **named):
         calls["start"] += 1
@@ -81,8 +81,8 @@ def test_fit_em__the_next_pass_is_made_while_a_model_is_scored(
         finally:
             is_scoring.pop()
 
-    monkeypatch.setattr(pmf.StoredSamples, "start_each", count_start)
-    monkeypatch.setattr(pmf.StoredSamples, "score", note_score)
+    monkeypatch.setattr(pmf.em.StoredSamples, "start_each", count_start)
+    monkeypatch.setattr(pmf.em.StoredSamples, "score", note_score)
     ahead = fit_on(thread_client, split, **options)
     assert same_fit(alone, ahead)
     assert n_early

@@ -21,7 +21,7 @@ def test_fit__rank_one_is_the_single_marginals(codes):
     found = pmf.fit(counts, 1, method="random").model.factors[:, 0]
     np.testing.assert_allclose(
         pmf.fit_em(codes, rank=1, pseudo_count=0).model.factors[:, 0],
-        np.diagonal(pmf.Marginals.from_counts(counts).pairs),
+        np.diagonal(pmf.counts.Marginals.from_counts(counts).pairs),
         rtol=1e-9,
     )
     assert found.min() > 0
@@ -49,7 +49,7 @@ def test_fit__opt_starts_at_random_where_spa_cannot(codes):
 
 def test_fit__warns_when_a_method_stops_at_its_limit(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
-    with pytest.warns(pmf.ConvergenceWarning, match="mirror") as caught:
+    with pytest.warns(pmf.errors.ConvergenceWarning, match="mirror") as caught:
         result = pmf.fit(counts, 2, method={"name": "mirror", "max_iter": 1})
     assert not result.converged
     assert caught[0].filename == __file__
@@ -108,7 +108,7 @@ def test_fit__refuses_options_that_a_method_does_not_have(codes, method, argumen
 
 def test_fit__split_of_the_variables_is_an_option(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
-    marginals = pmf.Marginals.from_counts(counts)
+    marginals = pmf.counts.Marginals.from_counts(counts)
     given = np.array([True, True, True, False])
     expected = fit_spa(marginals.pairs, marginals.offsets, marginals.observed, rank=2, split=given)
     found = pmf.fit(counts, 2, method={"name": "spa", "split": "first", "n_first": 3})
@@ -131,7 +131,7 @@ def test_fit__least_squares_of_pairs_lower_that_loss(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
     squares = pmf.fit(counts, 2, method={"name": "opt", "loss": "squares"})
     divergence = pmf.fit(counts, 2, method="opt")
-    pairs = pmf.Marginals.from_counts(counts).pairs
+    pairs = pmf.counts.Marginals.from_counts(counts).pairs
 
     def distance(model):
         sizes = np.repeat(range(4), CARDINALITIES)

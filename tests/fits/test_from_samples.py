@@ -24,11 +24,11 @@ def test_fit_em__raises_the_likelihood_of_its_start(codes):
 
 
 def test_fit_em__warns_when_it_stops_at_its_limit(codes):
-    with pytest.warns(pmf.ConvergenceWarning, match="max_passes"):
+    with pytest.warns(pmf.errors.ConvergenceWarning, match="max_passes"):
         result = pmf.fit_em(codes, rank=2, max_passes=1)
     assert not result.converged
     # the warning points at the line that called
-    with pytest.warns(pmf.ConvergenceWarning) as caught:
+    with pytest.warns(pmf.errors.ConvergenceWarning) as caught:
         pmf.fit_em(codes, rank=2, max_passes=1)
     assert caught[0].filename == __file__
 
@@ -260,10 +260,10 @@ def test_fit_em__nothing_observed_and_choices_to_make():
 
 def test_fit_em__rank_above_the_samples_warns_before_it_computes():
     table = {"a": ["x", "y", "x"], "b": ["u", "u", "v"]}
-    with pytest.warns(pmf.RankWarning, match="rank"):
+    with pytest.warns(pmf.errors.RankWarning, match="rank"):
         pmf.fit_em(table, rank=5, max_passes=0, start="random", pseudo_count=1.0)
     counts = pmf.count_pairs(table, pmf.Schema.infer(table))
-    with pytest.warns(pmf.RankWarning, match="rank"):
+    with pytest.warns(pmf.errors.RankWarning, match="rank"):
         pmf.fit(counts, 4, method="random")
 
 

@@ -16,7 +16,7 @@ def test_fit_triples__finds_the_model_of_many_samples(loss):
     truth = pmf.JointPMF(np.array([0.6, 0.4]), np.vstack(blocks), schema)
     codes = truth.sample(50_000, rng)
     codes[rng.random(codes.shape) < 0.1] = -1
-    result = pmf.fit_triples(pmf.count_triples(codes, schema), 2, loss=loss, rng=1)
+    result = pmf.fits.fit_triples(pmf.counts.count_triples(codes, schema), 2, loss=loss, rng=1)
     assert result.converged
     assert result.method == f"triples-{loss}"
     assert np.all(np.diff(result.loss_history) <= 0)
@@ -28,7 +28,7 @@ def test_fit_triples__finds_the_model_of_many_samples(loss):
 def test_fit_triples__variables_without_a_triple_keep_their_marginals(loss):
     codes = np.array([[0, 0, 1, -1, 1], [1, 0, 0, -1, -1], [1, 1, 1, -1, -1], [-1, -1, -1, -1, 0]])
     codes[0, 4] = -1
-    result = pmf.fit_triples(pmf.count_triples(codes, [2, 2, 2, 3, 2]), 2, loss=loss)
+    result = pmf.fits.fit_triples(pmf.counts.count_triples(codes, [2, 2, 2, 3, 2]), 2, loss=loss)
     np.testing.assert_allclose(result.model.factor(3), 1 / 3)
     np.testing.assert_allclose(result.model.factor(4), [[1, 1], [0, 0]])
 
@@ -36,15 +36,15 @@ def test_fit_triples__variables_without_a_triple_keep_their_marginals(loss):
 @pytest.mark.parametrize("loss", ["kl", "squares"])
 def test_fit_triples__of_no_samples_is_defined(loss):
     counts = TripleCounts.zero(pmf.Schema.from_cardinalities([2, 1, 2]))
-    result = pmf.fit_triples(counts, 1, loss=loss)
+    result = pmf.fits.fit_triples(counts, 1, loss=loss)
     np.testing.assert_allclose(result.model.factors[:, 0], [0.5, 0.5, 1, 0.5, 0.5])
 
 
 def test_fit_triples__same_seed_same_bits():
     codes = make_codes(np.random.default_rng(3), 200, [3, 2, 3])
-    counts = pmf.count_triples(codes, [3, 2, 3])
-    with pytest.warns(pmf.ConvergenceWarning, match="triples-kl"):
-        one, two = (pmf.fit_triples(counts, 5, rng=7).model for _ in range(2))
+    counts = pmf.counts.count_triples(codes, [3, 2, 3])
+    with pytest.warns(pmf.errors.ConvergenceWarning, match="triples-kl"):
+        one, two = (pmf.fits.fit_triples(counts, 5, rng=7).model for _ in range(2))
     assert np.array_equal(one.factors, two.factors)
 
 
@@ -59,4 +59,4 @@ def test_fit_triples__same_seed_same_bits():
 def test_fit_triples__refuses(cardinalities, rank, loss, error, match):
     counts = TripleCounts.zero(pmf.Schema.from_cardinalities(cardinalities))
     with pytest.raises(error, match=match):
-        pmf.fit_triples(counts, rank, loss=loss)
+        pmf.fits.fit_triples(counts, rank, loss=loss)

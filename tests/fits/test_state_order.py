@@ -26,7 +26,7 @@ def test_fit_em__the_same_optimum_has_the_same_states_whatever_seed_rows_and_col
 def test_fits_of_pairs_and_triples__states_are_in_order_of_size_and_refined_ones_keep_theirs():
     fitted = pmf.fit(pmf.count_pairs(CODES), 3).model
     schema = pmf.Schema.infer(CODES)
-    of_triples = pmf.fit_triples(pmf.count_triples(CODES, schema), 3).model
+    of_triples = pmf.fits.fit_triples(pmf.counts.count_triples(CODES, schema), 3).model
     back = pmf.JointPMF(fitted.prior[::-1], fitted.factors[:, ::-1], fitted.schema)
     refined = pmf.fit_em(CODES, back).model
     assert (np.diff(fitted.prior) <= 0).all()
@@ -58,6 +58,6 @@ def test_equal_sizes__the_order_does_not_depend_on_that_of_the_columns():
 
 def test_groups__classes_are_in_order_of_size_over_all_groups():
     members = np.repeat(["x", "y"], 400)
-    models = pmf.fit_groups(CODES, members, 3).fits["equal"].models.values()
+    models = pmf.families.fit_groups(CODES, members, 3).fits["equal"].models.values()
     sizes = np.mean([each.prior for each in models], axis=0)
     assert (np.diff(sizes) <= 0).all()

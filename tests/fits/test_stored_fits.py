@@ -72,7 +72,7 @@ def test_fit_em__starts_from_what_fit_made_of_stored_counts(split, truth, tmp_pa
 
 def test_fit_em__no_stored_samples_to_score_on_choose_nothing(split, truth):
     training = split[0][0]
-    nothing = pmf.StoredSamples([], truth.schema)
+    nothing = pmf.em.StoredSamples([], truth.schema)
     options: dict[str, Any] = {"rank": 2, "start": "random", "max_passes": 2000}
     result = pmf.fit_em(training, validation=nothing, **options)
     assert (result.held_out, result.notes) == ((), ())
@@ -122,7 +122,7 @@ def test_fit_em__refuses_the_checkpoint_of_another_fit(split, truth, stored, tmp
     pmf.fit_em(training, validation=held_out, **options)
     # the same with other limits goes on
     pmf.fit_em(training, validation=held_out, **options | {"max_passes": 4})
-    fewer = pmf.StoredSamples(training.blocks[:-1], truth.schema) if stored else training[:-1]
+    fewer = pmf.em.StoredSamples(training.blocks[:-1], truth.schema) if stored else training[:-1]
     changes: list[tuple[Any, Any, dict[str, Any]]] = [
         (fewer, held_out, {}),
         (training, training, {}),
@@ -173,10 +173,10 @@ def test_distil__one_model_near_the_average(split, stored):
         "n_samples": 3000,
         "pseudo_count": 0.5,
     }
-    result = pmf.distil(average.model, 3, target="v1", **options)
+    result = pmf.fits.distil(average.model, 3, target="v1", **options)
     assert result.model.rank == 3
     assert "final" not in result.model.origin
-    plain = pmf.distil(average.model, 3, **options)
+    plain = pmf.fits.distil(average.model, 3, **options)
     gap = average.model.log_prob(others).mean() - plain.model.log_prob(others).mean()
     assert max(plain.held_out) == pytest.approx(plain.model.log_prob(others).mean(), rel=1e-9)
     assert gap < 0.02
@@ -184,7 +184,7 @@ def test_distil__one_model_near_the_average(split, stored):
 
 def test_distil__same_seed_same_model(truth, codes):
     options: dict[str, Any] = {"validation": codes[:200], "n_samples": 1000}
-    one, same, other = (pmf.distil(truth, 2, seed=seed, **options) for seed in (1, 1, 2))
+    one, same, other = (pmf.fits.distil(truth, 2, seed=seed, **options) for seed in (1, 1, 2))
     assert isinstance(one.model, pmf.JointPMF)
     assert same_fit(one, same)
     assert not np.array_equal(one.model.factors, other.model.factors)

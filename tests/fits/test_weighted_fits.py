@@ -117,15 +117,15 @@ def test_fit__weighted_counts_are_fitted_in_effective_samples():
     counts = pmf.count_pairs(codes, SCHEMA, weight=weight)
     result = pmf.fit(counts, 2)
     assert shares(result.model)[0] == pytest.approx(0.9 * 2 / 3 + 0.1 / 3, abs=0.03)
-    assert pmf.select_rank(counts).rank == 2
-    assert pmf.Marginals.from_counts(counts).support.max() <= counts.n_effective
-    assert pmf.diagnose(counts, result.model).median_support <= counts.n_effective
+    assert pmf.fits.select_rank(counts).rank == 2
+    assert pmf.counts.Marginals.from_counts(counts).support.max() <= counts.n_effective
+    assert pmf.inference.diagnose(counts, result.model).median_support <= counts.n_effective
 
 
 def test_fit_item_responses__weights_raise_the_weighted_likelihood():
     codes, weight = draw(300)
-    weighted = pmf.fit_item_responses(codes, 1, schema=SCHEMA, weight=weight)
-    plain = pmf.fit_item_responses(codes, 1, schema=SCHEMA)
+    weighted = pmf.families.fit_item_responses(codes, 1, schema=SCHEMA, weight=weight)
+    plain = pmf.families.fit_item_responses(codes, 1, schema=SCHEMA)
     gains = weighted.model.log_prob(codes) - plain.model.log_prob(codes)
     assert weight @ gains > 0
     assert shares(weighted.model)[0] > shares(plain.model)[0]
@@ -137,7 +137,7 @@ def test_fit_em__refuses_weights_that_do_not_go_with_the_rest(tmp_path):
         pmf.fit_em(codes, rank=2, weight=np.where(np.arange(100) == 4, 0.0, 1.0))
     with pytest.raises(pmf.PmfError, match="validation"):
         pmf.fit_em(codes, rank=2, weight=weight, validation=codes)
-    stored = pmf.StoredSamples(write_partition(tmp_path, codes, SCHEMA), SCHEMA)
+    stored = pmf.em.StoredSamples(write_partition(tmp_path, codes, SCHEMA), SCHEMA)
     with pytest.raises(pmf.PmfError, match="stored"):
         pmf.fit_em(stored, rank=2, weight=np.ones(100))
 
@@ -149,7 +149,7 @@ def test_estimators__take_weights_of_rows():
     weighted = pmf.PMFClassifier(rank=2).fit(X, y, sample_weight=heavy)
     plain = pmf.PMFClassifier(rank=2).fit(X, y)
     assert weighted.predict_proba(X)[:, 0].mean() > plain.predict_proba(X)[:, 0].mean() + 0.05
-    density = pmf.PMFDensity(rank=2, members=1).fit(X, sample_weight=weight)
+    density = pmf.apps.PMFDensity(rank=2, members=1).fit(X, sample_weight=weight)
     assert density.result_.training.n_rows < len(X)
     gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X)
     gaps[X < 0] = np.nan
@@ -157,7 +157,9 @@ def test_estimators__take_weights_of_rows():
     shares = [float((table[y > 0, 0] == 1).mean()) for table in imputer.transform(gaps)]
     assert len(set(shares)) > 1
     assert len(imputer.draw_models_) == 3
-    traits = pmf.PMFDensity(rank=20, method="traits", dimensions=0).fit(X, sample_weight=weight)
+    traits = pmf.apps.PMFDensity(rank=20, method="traits", dimensions=0).fit(
+        X, sample_weight=weight
+    )
     assert traits.result_.training.n_rows < len(X)
 
 

@@ -80,7 +80,7 @@ def tables(draw):
 def regress(table):
     codes = np.random.default_rng(0).integers(0, 2, (40, 4))
     model = pmf.fit_em(codes, rank=2, pseudo_count=1.0, max_passes=5).model
-    return pmf.class_regression(model, codes, table)
+    return pmf.inference.class_regression(model, codes, table)
 
 
 KNOWN = pmf.fit_em({"a": ["a", "b", "c"] * 9, "b": [1, 2, 7] * 9}, rank=1, max_passes=3).model
@@ -90,17 +90,17 @@ DOORS: dict[str, Any] = {
         {"a": ["x", "y"] * 20}, rank=1, max_passes=2, weight=table
     ),
     "count_pairs": pmf.count_pairs,
-    "fit_traits": lambda table: pmf.fit_traits(table, dimensions=0),
+    "fit_traits": lambda table: pmf.families.fit_traits(table, dimensions=0),
     "infer": pmf.Schema.infer,
     "log_prob": KNOWN.log_prob,
-    "ask": lambda table: pmf.questions.ask(KNOWN, "P(a=a)", table),
+    "ask": lambda table: pmf.answering.ask(KNOWN, "P(a=a)", table),
     "aggregate": lambda table: pmf.crowd.aggregate(table, "majority"),
     "known": lambda table: pmf.crowd.aggregate(
         {"task": [1, 1, 2], "worker": [1, 2, 1], "label": ["a", "b", "b"]}, "majority", known=table
     ),
     "class_regression": regress,
     "imputer": lambda table: pmf.PMFImputer(1).fit(table).transform(table),
-    "density": lambda table: pmf.PMFDensity(1).fit(table).sample(2),
+    "density": lambda table: pmf.apps.PMFDensity(1).fit(table).sample(2),
     "classifier": lambda table: pmf.PMFClassifier(1).fit(table, ["x", "y"] * 20),
     "classes": lambda table: pmf.PMFClassifier(1).fit(np.ones((40, 1)), table),
 }

@@ -116,7 +116,7 @@ table = {f"q{i}": np.array(["no", "yes"])[codes[:, i]] for i in range(4)}
 schema = pmf.Schema.infer(table)
 encoded = schema.encode(table)
 counts = pmf.count_pairs(encoded, schema, n_folds=4)
-assert pmf.select_rank(counts).rank == 2
+assert pmf.fits.select_rank(counts).rank == 2
 result = pmf.fit_em(encoded, rank="auto", schema=schema)
 result.model.save("model.zarr")
 model = pmf.JointPMF.load("model.zarr")

@@ -51,7 +51,7 @@ def read_codes(pipeline, number):
     """All samples that a run had."""
     dataset = find_record(pipeline.store, "pipeline", number).stages["dataset"]
     schema = load_model(pipeline, number).schema
-    return pmf.StoredSamples.open(pipeline.store, dataset, schema, range(8)).read_codes()
+    return pmf.em.StoredSamples.open(pipeline.store, dataset, schema, range(8)).read_codes()
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def make_table(values):
         SCHEMA.encode,
         pmf.count_pairs,
         lambda table: pmf.fit_em(table, rank=1),
-        lambda table: pmf.PMFDensity(1).fit(table),
+        lambda table: pmf.apps.PMFDensity(1).fit(table),
         lambda table: pmf.PMFClassifier(1).fit(table, Q),
         lambda table: pmf.crowd.aggregate(
             {"task": range(N), "worker": table["q"], "odd": Q, "label": table["odd"]}
@@ -65,7 +65,12 @@ def test_tables__such_columns_that_are_not_used_do_no_harm(kind):
 )
 @pytest.mark.parametrize(
     "door",
-    [pmf.Schema.infer, pmf.count_pairs, pmf.fit_traits, lambda table: pmf.fit_em(table, rank=1)],
+    [
+        pmf.Schema.infer,
+        pmf.count_pairs,
+        pmf.families.fit_traits,
+        lambda table: pmf.fit_em(table, rank=1),
+    ],
 )
 def test_tables__without_columns_are_refused(empty, door):
     with pytest.raises(SchemaError, match="no columns"):
@@ -86,7 +91,7 @@ def test_estimators__frames_of_any_names_come_back_with_them(names):
     assert filled.columns.equals(table.columns)
     assert filled.index.equals(table.index)
     assert filled.iloc[:, 1].tolist() == Q
-    sampled = pmf.PMFDensity(2).fit(table).sample(3)
+    sampled = pmf.apps.PMFDensity(2).fit(table).sample(3)
     assert sampled.columns.equals(table.columns)
     schema = pmf.fit_em(table, rank=1).model.schema
     assert schema.names == tuple(map(str, table.columns))

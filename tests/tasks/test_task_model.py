@@ -232,7 +232,9 @@ def test_refine__average_of_members(fitted, workers, monkeypatch):
 
 def test_refine__average_is_distilled(fitted, workers, monkeypatch):
     config, stages = fitted
-    monkeypatch.setattr("pmflib_tasks.stages.refine.distil", partial(pmf.distil, n_samples=500))
+    monkeypatch.setattr(
+        "pmflib_tasks.stages.refine.distil", partial(pmf.fits.distil, n_samples=500)
+    )
     small = change(config, em={"members": 2, "distil": 3, "max_passes": 15})
     reference = refine_again(small, stages, workers)
     model = load_model(config, reference)

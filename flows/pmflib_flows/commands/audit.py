@@ -128,7 +128,7 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
     if not datasets:
         raise StoreError(
             f"{steps[0].reference.kind} {steps[0].reference.digest[:12]} was not made from a dataset; "
-            "give a run, a model or predictions"
+            "pass a run, a model or predictions"
         )
     found = find_sample(store, datasets[0].reference, sample)
     if as_json:

@@ -154,7 +154,7 @@ def find_run(store: Store, name: str, which: str) -> RunRecord:
         live = find_live(store, name)
         found = None if live is None else find_run_of(store, name, live)
     else:
-        raise ConfigError(f"run {which!r} is no run; give a number, live or last")
+        raise ConfigError(f"run {which!r} is no run; pass a number, live or last")
     if found is None:
         raise StoreError(f"there is no {which} run; `pmf history` lists what there is")
     return found

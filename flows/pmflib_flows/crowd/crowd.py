@@ -146,7 +146,7 @@ def crowd(
     if path is not None and path.endswith(".toml"):
         folder = Path(path).parent
         raise ConfigError(
-            f"PATH is {path!r}, a configuration; give a log of labels, or leave it out and name the folder that "
+            f"PATH is {path!r}, a configuration; pass a log of labels, or leave it out and name the folder that "
             f"holds the configuration: pmf crowd --output {str(folder)!r}"
         )
     given = list_settings({"path": path, **asdict(files), **options.list_given()})

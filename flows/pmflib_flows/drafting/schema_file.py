@@ -74,7 +74,7 @@ def set_(
 
     drafted = DraftedSchema.load(path)
     if role is not None and role not in ROLES:
-        raise ConfigError(f"--role is {role!r}; give one of {ROLES}")
+        raise ConfigError(f"--role is {role!r}; pass one of {ROLES}")
     codes = None if missing is None else tuple(text for text in missing if text != "none")
     was_read: list[str] = []
 
@@ -122,7 +122,7 @@ def _read_other(text: str | None) -> int | None:
     if text is None or text == "none":
         return None if text is None else 0
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"--other is {text!r}; give the number of levels to keep, or none")
+        raise ConfigError(f"--other is {text!r}; pass the number of levels to keep, or none")
     return int(text)
 
 

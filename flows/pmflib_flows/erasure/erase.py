@@ -85,7 +85,7 @@ def erase(
     if samples and of_labels:
         raise ConfigError("--sample and --file go without --task and --worker: one store, one log")
     if find and forget:
-        raise ConfigError("--find and --forget are two things to do; give one of them")
+        raise ConfigError("--find and --forget are two things to do; pass one of them")
     if find:
         _find(store, [*samples, *of_labels], as_json)
         return
@@ -129,7 +129,7 @@ def _read_lines(path: Path) -> list[str]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"--file {str(path)!r} cannot be read ({error}); give a text file, UTF-8"
+            f"--file {str(path)!r} cannot be read ({error}); pass a text file, UTF-8"
         ) from error
     return [line for line in lines if line.strip()]
 

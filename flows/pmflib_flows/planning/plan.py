@@ -111,7 +111,7 @@ def read_size(name: str, text: str) -> int:
     except ValidationError:
         size = 0
     if size <= 0:
-        raise ConfigError(f"{name} is {text!r}; give a number of bytes above 0, as 16GiB or 200MB")
+        raise ConfigError(f"{name} is {text!r}; pass a number of bytes above 0, as 16GiB or 200MB")
     return size
 
 

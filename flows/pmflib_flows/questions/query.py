@@ -77,7 +77,7 @@ def query(
             if question is None
             else ""
         )
-        raise ConfigError(f"give a question, or --file with a question on each line{hint}")
+        raise ConfigError(f"pass a question, or --file with a question on each line{hint}")
     if source not in ("both", "counts", "model"):
         raise ConfigError(f"--from is {source!r}; give both, counts or model")
     if margins and source == "counts":
@@ -118,7 +118,7 @@ def _read_questions(path: Path) -> list[tuple[str, str]]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"--file {path} cannot be read ({error}); give a text in UTF-8"
+            f"--file {path} cannot be read ({error}); pass a text in UTF-8"
         ) from error
     found = [
         (f"{path.name}, line {number}: ", line.strip())

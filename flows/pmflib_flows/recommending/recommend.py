@@ -58,5 +58,5 @@ def _read_groups(path: Path) -> dict[str, str]:
     found = dict(rows)
     twice = next((item for item, group in rows if found[item] != group), None)
     if twice is not None:
-        raise SourceError(f"--groups {str(path)!r} has several groups of item {twice!r}; give one")
+        raise SourceError(f"--groups {str(path)!r} has several groups of item {twice!r}; pass one")
     return found

@@ -61,7 +61,7 @@ def score(
 
     if (config is None) == (model is None):
         raise ConfigError(
-            "give a pipeline configuration, or --model for a model alone: one of both"
+            "pass a pipeline configuration, or --model for a model alone: one of both"
         )
     if questions and (data or target or probabilities or keep or model):
         raise ConfigError(

@@ -36,7 +36,8 @@ def export(
 ) -> None:
     """Write the counts of pairs of the last complete run, without rows, to a file for a model of several sites.
 
-    The recipient adds up such files with `pmflib.read_counts`. Tell the printed digest by another way than the file.
+    The recipient adds up such files with `pmflib.surveys.read_counts`. Tell the printed digest by another way than the
+    file.
     """
     from pmflib.counts.pair_counts import PairCounts
     from pmflib.counts.stored_tables import PAIRS

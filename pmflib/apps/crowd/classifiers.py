@@ -117,7 +117,7 @@ def scale_predictions(tasks: Sequence[str | None], given: FloatArray) -> FloatAr
     rows_of = {text: row for row, text in enumerate(tasks)}
     if len(rows_of) < len(tasks):
         twice = next(text for row, text in enumerate(tasks) if rows_of[text] != row)
-        raise SchemaError(f"classifier has task {twice!r} more than once; give one row per task")
+        raise SchemaError(f"classifier has task {twice!r} more than once; pass one row per task")
     return np.asarray(given / totals[:, None])
 
 

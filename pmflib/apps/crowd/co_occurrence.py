@@ -142,7 +142,7 @@ class CoOccurrences:
             If they are not two workers of the log.
         """
         if len(names) != 2 or names[0] == names[1]:
-            raise PmfError(f"designated.annotators is {names!r}; give two workers")
+            raise PmfError(f"designated.annotators is {names!r}; pass two workers")
         known = {name: index for index, name in enumerate(self.workers)}
         for name in names:
             if name not in known:

@@ -333,7 +333,7 @@ def _estimate(sums: LeftOutSums, annotator_model: AnnotatorModel) -> Calibration
 def _check_known(known: IntArray, posterior: FloatArray) -> None:
     n_tasks, n_classes = posterior.shape
     if known.shape != (n_tasks,):
-        raise PmfError(f"known has shape {known.shape}; give a class for each of {n_tasks} tasks")
+        raise PmfError(f"known has shape {known.shape}; pass a class for each of {n_tasks} tasks")
     if known.size and (known.min() < -1 or known.max() >= n_classes):
         raise PmfError(
             f"known has classes from {known.min()} to {known.max()}; give 0 to {n_classes - 1}, or -1 for unknown ones"
@@ -345,7 +345,7 @@ LEFT_OUT_GAP = 0.09
 benchmarks/crowd/left_out.py."""
 
 
-def describe_sureness(confidence: float, n_known: int) -> str:
+def describe_confidence(confidence: float, n_known: int) -> str:
     """Say how many labels are expected to be right, and how far off confidence has been on other logs.
 
     Parameters
@@ -425,7 +425,7 @@ def assess_confidence(
     rows = np.flatnonzero(known >= 0)
     if not rows.size:
         raise PmfError(
-            "known has only tasks whose labels aggregate knew; give true labels of other tasks"
+            "known has only tasks whose labels aggregate knew; pass true labels of other tasks"
         )
     sources = {"the method": posterior[rows], "calibrated": probabilities[rows]}
     return {

@@ -204,11 +204,11 @@ def plan_passes(
         If a limit is out of range, or the method cannot use the order of classes.
     """
     if max_passes < 1 or not tol >= 0:
-        raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
+        raise PmfError(f"max_passes is {max_passes}, tol {tol}; pass at least 1 and at least 0")
     chosen = find_method(CROWD_METHODS, method)
     if ordinal and method not in ORDINAL_METHODS:
         raise PmfError(
-            f"ordinal is true, and method {method!r} does not use the order of classes; give one of {ORDINAL_METHODS}"
+            f"ordinal is true, and method {method!r} does not use the order of classes; pass one of {ORDINAL_METHODS}"
         )
     if chosen.family != "passes":
         return plan_dawid_skene(max_passes, tol)

@@ -184,7 +184,7 @@ def _open(known: object) -> pa.Table:
         for label in known.values():
             if not isinstance(label, str) and hasattr(label, "__len__"):
                 raise SchemaError(
-                    f"known has the columns {sorted(map(str, known))[:SHOWN]}; name them {list(COLUMNS)}, or give a "
+                    f"known has the columns {sorted(map(str, known))[:SHOWN]}; name them {list(COLUMNS)}, or pass a "
                     "mapping of tasks to labels"
                 )
         columns = (list(known), list(known.values()))

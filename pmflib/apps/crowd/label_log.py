@@ -239,7 +239,7 @@ def list_labels(matrix: Any) -> pa.Table:
     table, tasks, workers = _open(matrix)
     if table.ndim != 2 or not table.size:
         raise SchemaError(
-            f"labels is an array of shape {table.shape}; give one of shape (n_tasks, n_workers), at least one each"
+            f"labels is an array of shape {table.shape}; pass one of shape (n_tasks, n_workers), at least one each"
         )
     label = as_arrow({"label": table.ravel()})["label"].combine_chunks()
     absent = label.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
@@ -279,7 +279,7 @@ def _open(matrix: Any) -> tuple[np.ndarray[Any, Any], pa.Array, pa.Array]:
     tasks = pa.array(np.arange(len(matrix)))
     if hasattr(matrix, "iloc"):
         if not matrix.index.is_unique:
-            raise SchemaError("labels has a task twice in its index; give a row per task")
+            raise SchemaError("labels has a task twice in its index; pass a row per task")
         tasks = pa.array(matrix.index)
     return np.asarray(matrix), tasks, pa.array([str(name) for name in matrix.columns])
 
@@ -289,9 +289,9 @@ _REASONS = ("", "no_task", "no_worker", "unknown_label", "repeated")
 
 def _check_policies(on_repeated: str, on_unknown: str) -> None:
     if on_repeated not in ("last", "first", "error"):
-        raise PmfError(f"on_repeated is {on_repeated!r}; give 'last', 'first' or 'error'")
+        raise PmfError(f"on_repeated is {on_repeated!r}; pass 'last', 'first' or 'error'")
     if on_unknown not in ("quarantine", "error"):
-        raise PmfError(f"on_unknown is {on_unknown!r}; give 'quarantine' or 'error'")
+        raise PmfError(f"on_unknown is {on_unknown!r}; pass 'quarantine' or 'error'")
 
 
 def pick_columns(table: pa.Table) -> pa.Table:
@@ -375,10 +375,10 @@ def _restrict(
 ) -> tuple[IntArray, pa.Array]:
     """Codes among the given classes."""
     if isinstance(classes, str) or not isinstance(classes, Iterable):
-        raise SchemaError(f"classes is {classes!r}; give a list of the possible labels")
+        raise SchemaError(f"classes is {classes!r}; pass a list of the possible labels")
     names = tuple(map(as_text, classes))
     if len(set(names)) < len(names) or not names:
-        raise SchemaError(f"classes is {list(classes)!r}; give at least one, all different")
+        raise SchemaError(f"classes is {list(classes)!r}; pass at least one, all different")
     variable = make_class_variable("label", names)
     indices = [variable.encode_value(value) for value in label[1].to_pylist()]
     return np.array([*indices, MISSING], np.int64)[label[0]], pa.array(list(classes))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pmflib.apps.crowd.confidence import calibrate_votes, describe_sureness
+from pmflib.apps.crowd.confidence import calibrate_votes, describe_confidence
 from pmflib.apps.crowd.known_labels import REJECTED, find_known
 from pmflib.apps.crowd.label_counts import LabelCounts
 from pmflib.apps.crowd.label_log import LabelLog
@@ -111,7 +111,10 @@ class Aggregation(Labelling, Summarised):
         if self.log.n_tasks:
             n_known = int(self.log.is_known.sum())
             facts.append(
-                ("sureness", describe_sureness(self.tally.confidence / self.log.n_tasks, n_known))
+                (
+                    "confidence",
+                    describe_confidence(self.tally.confidence / self.log.n_tasks, n_known),
+                )
             )
         if self.reason:
             facts.append(("chosen", self.reason))
@@ -339,7 +342,7 @@ class Aggregation(Labelling, Summarised):
         Lindley (1956), Annals of Mathematical Statistics 27.
         """
         if n_tasks < 0:
-            raise PmfError(f"n_tasks is {n_tasks}; give at least 0")
+            raise PmfError(f"n_tasks is {n_tasks}; pass at least 0")
         uncertainty = measure_uncertainty(self.probabilities)
         n_compared = max(2 * n_tasks, LEAST_TASKS)
         order = np.argsort(-uncertainty, kind="stable")

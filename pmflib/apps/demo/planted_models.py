@@ -219,7 +219,7 @@ def draw_published_crowd(
         while prior.min() < LEAST_PRIOR:
             prior = rng.dirichlet(np.ones(n_classes))
     else:
-        raise PmfError(f"version is {version!r}; give 'code' or 'text'")
+        raise PmfError(f"version is {version!r}; pass 'code' or 'text'")
     confusion[rng.integers(n_workers)] = expert
     confusion /= confusion.sum(axis=1, keepdims=True)
     truth = rng.choice(n_classes, n_tasks, p=prior)

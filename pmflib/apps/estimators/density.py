@@ -32,7 +32,7 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
     --------
     >>> import numpy as np, pmflib as pmf
     >>> side = np.random.default_rng(0).integers(2, size=(500, 1))
-    >>> density = pmf.PMFDensity(rank=2).fit(np.repeat(side, 5, axis=1))
+    >>> density = pmf.apps.PMFDensity(rank=2).fit(np.repeat(side, 5, axis=1))
     >>> usual, odd = density.score_samples([[0, 0, 0, 0, 0], [0, 0, 1, 0, 0]])
     >>> bool(usual > odd)
     True
@@ -98,7 +98,7 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
         model = self._model
         self._refuse_parts("sample")
         if n_samples < 1:
-            raise PmfError(f"n_samples is {n_samples}; give at least 1")
+            raise PmfError(f"n_samples is {n_samples}; pass at least 1")
         rng = np.random.default_rng(self._draw_seed(random_state))
         codes = model.sample(n_samples, rng)
         columns = {

@@ -40,7 +40,8 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     draws
         Number of imputed tables, at least 1. Several tables (only with strategy "draw") are each sampled from a fit to
         another bootstrap sample of the rows, so that differences between tables reflect the full uncertainty;
-        `pmflib.pool` combines their estimates into one with an interval. Ten to twenty are enough for intervals.
+        `pmflib.inference.pool` combines their estimates into one with an interval. Ten to twenty are enough for
+        intervals.
     method, schema, bins, members, dependence, dimensions, random_state
         As in `TableEstimator`; ``random_state`` is also the seed of draws, and averaging more members improves
         imputation.
@@ -75,7 +76,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     >>> float(pmf.PMFImputer(rank=2, strategy="mode").fit_transform(table)[0, 0])
     0.0
     >>> tables = pmf.PMFImputer(rank=2, draws=3).fit_transform(table)
-    >>> pooled = pmf.pool([t[:, 0].mean() for t in tables], [t[:, 0].var() / 100 for t in tables])
+    >>> pooled = pmf.inference.pool([t[:, 0].mean() for t in tables], [t[:, 0].var() / 100 for t in tables])
     >>> float(pooled.estimate.round(2)), float(pooled.error.round(2))
     (0.5, 0.05)
     """
@@ -183,10 +184,10 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     def _check_draws(self) -> None:
         """Check strategy and number of draws."""
         if self.strategy not in STRATEGIES:
-            raise PmfError(f"strategy is {self.strategy!r}; give one of {STRATEGIES}")
+            raise PmfError(f"strategy is {self.strategy!r}; pass one of {STRATEGIES}")
         check_whole("draws", self.draws)
         if self.draws < 1:
-            raise PmfError(f"draws is {self.draws}; give at least 1")
+            raise PmfError(f"draws is {self.draws}; pass at least 1")
         if self.draws > 1 and self.strategy != "draw":
             raise PmfError(
                 f"draws is {self.draws} and strategy is {self.strategy!r}, which gives one table; give "

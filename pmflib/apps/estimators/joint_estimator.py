@@ -143,7 +143,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             variables = self._match_schema(is_named=is_named)
         else:
             if not isinstance(self.bins, int | np.integer) or self.bins < 2:
-                raise PmfError(f"bins is {self.bins!r}; give a number of at least 2")
+                raise PmfError(f"bins is {self.bins!r}; pass a number of at least 2")
             proposals = propose_variables(
                 columns,
                 missing=NOT_GIVEN,
@@ -159,7 +159,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             ]
             if left and not variables and needs_any:
                 raise SchemaError(
-                    f"no column can be a variable: column {list_some(left, 4, '; column ')}; or give a schema"
+                    f"no column can be a variable: column {list_some(left, 4, '; column ')}; or pass a schema"
                 )
             if left:
                 text = f"column {list_some(left, 8, '; column ')}"
@@ -179,7 +179,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the variables of the given schema, under the names of the columns."""
         if not isinstance(self.schema, Schema):
             raise SchemaError(
-                f"schema is a {type(self.schema).__name__}; give a pmflib.Schema, or None"
+                f"schema is a {type(self.schema).__name__}; pass a pmflib.Schema, or None"
             )
         names = set(self._column_names)
         if absent := [column for column in self.schema.columns if column not in names]:
@@ -261,8 +261,8 @@ class TableEstimator(JointEstimator):
         As in `JointEstimator`.
     method
         "classes": latent classes, for rows that fall into types. "traits": continuous traits, for rows that differ by
-        degree, such as people with ratings; see `pmflib.fit_traits`. With traits, ``rank`` is the number of states used
-        to discretise them, ``members`` is ignored, and ``dependence`` is not available.
+        degree, such as people with ratings; see `pmflib.families.fit_traits`. With traits, ``rank`` is the number of
+        states used to discretise them, ``members`` is ignored, and ``dependence`` is not available.
     dimensions
         Number of traits besides the biases of rows toward high and toward extreme levels, at least 0; "auto" chooses it
         on held-out cells. Not used with classes.
@@ -351,7 +351,7 @@ class TableEstimator(JointEstimator):
 
     def _check_method(self) -> None:
         if self.method not in METHODS:
-            raise PmfError(f"method is {self.method!r}; give one of {METHODS}")
+            raise PmfError(f"method is {self.method!r}; pass one of {METHODS}")
         if self.method == "traits" and self.dependence not in (None, "none"):
             raise PmfError(
                 f"dependence is {self.dependence!r} and method is 'traits', which has no latent classes for variables "
@@ -368,7 +368,7 @@ class TableEstimator(JointEstimator):
         """Refuse to make cells that hold several answers."""
         if parts := [variable.column for variable in self._model.schema if variable.part]:
             raise PmfError(
-                f"column {parts[0]!r} holds several answers in a cell, which {what} does not write; give a table with "
+                f"column {parts[0]!r} holds several answers in a cell, which {what} does not write; pass a table with "
                 "a column of no and yes for each answer"
             )
 

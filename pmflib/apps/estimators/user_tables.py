@@ -225,7 +225,7 @@ def make_user_table(like: Any, columns: Mapping[str, Values]) -> Any:
             plain = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
             arrays[name] = pa.array(values, plain)
         return pa.table(arrays)
-    raise SchemaError(f"a table like a {type(like).__name__} cannot be made; give a frame or array")
+    raise SchemaError(f"a table like a {type(like).__name__} cannot be made; pass a frame or array")
 
 
 MOST_KEPT = 64

@@ -59,15 +59,15 @@ class Recommendations:
         for name, number, least in numbers:
             whole = isinstance(number, Integral) and not isinstance(number, bool)
             if number is not None and not (whole and number >= least):
-                raise PmfError(f"{name} is {number!r}; give a whole number of at least {least}")
+                raise PmfError(f"{name} is {number!r}; pass a whole number of at least {least}")
         if self.source not in ("model", "counts"):
-            raise PmfError(f"source (--from) is {self.source!r}; give 'model' or 'counts'")
+            raise PmfError(f"source (--from) is {self.source!r}; pass 'model' or 'counts'")
         if self.exclude not in ("seen", "none"):
             raise PmfError(
-                f"exclude is {self.exclude!r}; give 'seen' or 'none', and other items as a list or by --not-items"
+                f"exclude is {self.exclude!r}; pass 'seen' or 'none', and other items as a list or by --not-items"
             )
         if not math.isfinite(self.penalty):
-            raise PmfError(f"penalty is {self.penalty}; give a finite number")
+            raise PmfError(f"penalty is {self.penalty}; pass a finite number")
         if (self.most_per_group is None) != (not self.groups):
             raise PmfError(
                 f"most_per_group is {self.most_per_group} and groups has {len(self.groups)} items; give both or neither"

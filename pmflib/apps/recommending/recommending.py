@@ -78,7 +78,7 @@ class Recommender:
         self.model, self.requested, self.options = model, requested, ScoreOptions()
         if n_ratings is None and (requested.at_least or requested.penalty):
             raise PmfError(
-                "at_least and penalty need the number of ratings of each item; give ratings"
+                "at_least and penalty need the number of ratings of each item; pass ratings"
             )
         self._absent = find_absent(model.schema)
         self._items = _choose_items(model.schema, requested, n_ratings)
@@ -425,10 +425,10 @@ def _weigh_levels(schema: Schema, items: IntArray, value: str) -> tuple[FloatArr
     wanted = "E(item), or the probability of levels as P(item>=4)"
     if len(terms) != 1 or asked.given or terms[0].name.text != ITEM:
         raise QuestionError(
-            f"value is {value!r}; give {wanted}: about {ITEM!r} alone, without conditions"
+            f"value is {value!r}; pass {wanted}: about {ITEM!r} alone, without conditions"
         )
     if asked.measure not in ("E", "P") or (asked.measure == "P") != bool(terms[0].operator):
-        raise QuestionError(f"value is {value!r}; give {wanted}")
+        raise QuestionError(f"value is {value!r}; pass {wanted}")
     absent = find_absent(schema)
     levels, answered = [], []
     for position in items.tolist():

@@ -67,7 +67,7 @@ def progress(to: Shown | Listener = "auto") -> Iterator[None]:
             yield
         return
     if to not in ("auto", "lines"):
-        raise PmfError(f"to is {to!r}; give 'auto', 'lines', or a function")
+        raise PmfError(f"to is {to!r}; pass 'auto', 'lines', or a function")
     options: dict[str, Any] = {"stderr": True, "markup": False, "emoji": False, "highlight": False}
     if to == "lines":
         options |= {"force_terminal": False, "force_jupyter": False, "soft_wrap": True}

@@ -53,7 +53,7 @@ def plot_forest(
         If matplotlib is not installed, the share is out of range, or no edge is left.
     """
     if not 0 <= least_share <= 1:
-        raise PmfError(f"least_share is {least_share}; give a share in [0, 1]")
+        raise PmfError(f"least_share is {least_share}; pass a share in [0, 1]")
     shown = [
         (names.index(first), names.index(second), share)
         for first, second, share in edges
@@ -61,7 +61,7 @@ def plot_forest(
     ]
     if not shown:
         raise PmfError(
-            f"no edge is in states of {least_share:g} of the samples; the model has {len(edges)} edges: give a "
+            f"no edge is in states of {least_share:g} of the samples; the model has {len(edges)} edges: pass a "
             "smaller least_share"
         )
     positions, inner = _lay_out(shown, len(names))

@@ -36,11 +36,11 @@ class Forest:
         n_variables = self.offsets.size - 1
         if self.parents.ndim != 2 or not len(self.parents) or self.parents.shape[1] != n_variables:
             raise PmfError(
-                f"parents has shape {self.parents.shape}; give (rank, {n_variables}), rank at least 1"
+                f"parents has shape {self.parents.shape}; pass (rank, {n_variables}), rank at least 1"
             )
         if self.parents.min() < -1 or self.parents.max() >= n_variables:
             raise PmfError(
-                f"parents spans [{self.parents.min()}, {self.parents.max()}]; give positions in [0, {n_variables}), "
+                f"parents spans [{self.parents.min()}, {self.parents.max()}]; pass positions in [0, {n_variables}), "
                 "or -1"
             )
         object.__setattr__(self, "parents", np.ascontiguousarray(self.parents, np.int32))

@@ -144,7 +144,8 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         }
         if self.forest.n_edges:
             found["rake"] = (
-                "has forests, which cannot be raked to margins; rake the samples with pmflib.rake, and fit with the "
+                "has forests, which cannot be raked to margins; rake the samples with pmflib.surveys.rake, and fit "
+                "with the "
                 "raked weights"
             )
         return found

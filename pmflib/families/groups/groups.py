@@ -225,7 +225,7 @@ class GroupComparison(Summarised):
         from pmflib.model.figures import plot_side_by_side
 
         if fit not in self.fits:
-            raise PmfError(f"fit is {fit!r}; give one of {tuple(self.fits)}")
+            raise PmfError(f"fit is {fit!r}; pass one of {tuple(self.fits)}")
         return plot_side_by_side(self.fits[fit].models, state, ax=ax)
 
 
@@ -519,7 +519,7 @@ def _read_groups(group: object, n_rows: int) -> tuple[IntArray, tuple[str, ...]]
     """Index of the group of each row, -1 for none, and the names of the groups in order."""
     values = as_arrow({"group": group})["group"].to_pylist()
     if len(values) != n_rows:
-        raise PmfError(f"group has {len(values)} rows and samples {n_rows}; give one per row")
+        raise PmfError(f"group has {len(values)} rows and samples {n_rows}; pass one per row")
     names = tuple(sorted({str(each) for each in values if each is not None}))
     if len(names) < 2:
         raise PmfError(

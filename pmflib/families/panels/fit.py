@@ -213,7 +213,8 @@ def fit_transitions(
     """Fit a latent transition model to panel data: people are in a state in every wave, and move between states.
 
     Samples are wide: a row per person, and a column for each question and wave, which
-    `pmflib.spread_waves` makes of a table with a row per person and wave. Answers and whole waves may be missing.
+    `pmflib.families.spread_waves` makes of a table with a row per person and wave. Answers and whole waves may be
+    missing.
 
     Parameters
     ----------
@@ -271,12 +272,12 @@ def fit_transitions(
     for name, number in (("n_starts", n_starts), ("max_passes", max_passes)):
         check_whole(name, number)
         if number < 1:
-            raise PmfError(f"{name} is {number}; give at least 1")
+            raise PmfError(f"{name} is {number}; pass at least 1")
     if isinstance(samples, StoredSamples):
         schema = samples.schema
     schema = infer_schema(samples, waves) if schema is None else schema
     if not isinstance(schema, Schema):
-        raise SchemaError(f"schema is {name_type(schema)}; give a pmflib.Schema")
+        raise SchemaError(f"schema is {name_type(schema)}; pass a pmflib.Schema")
     found = Waves.find(schema, waves)
     limits = Limits(max_passes, tol)
     limits.check()
@@ -289,12 +290,12 @@ def fit_transitions(
         return options.choose(training, held_out, checkpoint)
     if isinstance(samples, StoredSamples):
         raise PmfError(
-            'n_states is "auto" and samples are stored; give validation, the samples of another fold, to choose by'
+            'n_states is "auto" and samples are stored; pass validation, the samples of another fold, to choose by'
         )
     block = read_samples(schema, samples, weight)
     is_held_out = block.assign_folds(N_FOLDS) == 0
     if is_held_out.all() or not is_held_out.any():
-        raise PmfError(f'n_states is "auto" and there are {len(block)} samples; give a number')
+        raise PmfError(f'n_states is "auto" and there are {len(block)} samples; pass a number')
     known, hidden = (
         BlocksInMemory.cut(block[rows], schema.offsets, STATES[-1])
         for rows in (~is_held_out, is_held_out)

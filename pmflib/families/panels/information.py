@@ -72,7 +72,7 @@ class ChainInformation(ModelInformation):
     Parameters
     ----------
     model
-        From `pmflib.fit_transitions`.
+        From `pmflib.families.fit_transitions`.
     """
 
     model: TransitionModel
@@ -123,7 +123,7 @@ def find_chain_covariance(model: TransitionModel, source: BlockSource) -> PMFCov
     Parameters
     ----------
     model
-        From `pmflib.fit_transitions`.
+        From `pmflib.families.fit_transitions`.
     source
         The samples it was fitted to.
 
@@ -152,7 +152,7 @@ def find_chain_covariance(model: TransitionModel, source: BlockSource) -> PMFCov
         name="information",
     )
     if not found.mass.any():
-        raise PmfError("samples has no observed cell; give those that the model was fitted to")
+        raise PmfError("samples has no observed cell; pass those that the model was fitted to")
     singles = layout.find_singles(read_entries(found.mass, rank)[1].sum(axis=1))
     mean = float(model.origin.get("pseudo_count", 0.0))
     counts = layout.shape_pseudo_counts(singles, rank, mean)

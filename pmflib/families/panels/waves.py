@@ -103,7 +103,7 @@ def list_names(
         check_whole("waves", waves)
         if waves < 1 or len(columns) % waves:
             raise PmfError(
-                f"waves is {waves} and there are {len(columns)} variables; give a number of waves that divides it, or "
+                f"waves is {waves} and there are {len(columns)} variables; pass a number of waves that divides it, or "
                 "the names of the columns of each wave"
             )
         size = len(columns) // int(waves)
@@ -112,7 +112,7 @@ def list_names(
     sizes = {len(own) for own in names}
     if len(names) < len(waves) or len(sizes) != 1 or 0 in sizes:
         raise PmfError(
-            f"waves is {abridge_names([*map(str, waves)])}; give a list of column names for each wave, equally "
+            f"waves is {abridge_names([*map(str, waves)])}; pass a list of column names for each wave, equally "
             "many, None for a question that was not asked"
         )
     if empty := [j for j, asked in enumerate(zip(*names, strict=True)) if not any(asked)]:
@@ -153,7 +153,7 @@ def infer_schema(table: object, waves: int | WaveNames) -> Schema:
     found = Schema.infer(pa.concat_tables(parts, promote_options="permissive"))
     if left := [name for name in questions if name not in found]:
         raise SchemaError(
-            f"column {left[0]!r} cannot be a variable in any wave; leave it out, or give a schema that has it"
+            f"column {left[0]!r} cannot be a variable in any wave; leave it out, or pass a schema that has it"
         )
     variables: list[Variable] = []
     for own in names:
@@ -167,7 +167,7 @@ def _infer_codes(codes: np.ndarray[Any, Any], waves: int | WaveNames) -> Schema:
     """Infer the schema of an array of codes, whose columns are v0, v1, ..."""
     if codes.ndim != 2 or not codes.size or not np.issubdtype(codes.dtype, np.integer):
         raise SchemaError(
-            f"samples is an array of {codes.dtype} of shape {codes.shape}; give codes, integers of shape (n_rows, "
+            f"samples is an array of {codes.dtype} of shape {codes.shape}; pass codes, integers of shape (n_rows, "
             "n_variables), -1 missing, or a table with named columns"
         )
     columns = [f"v{position}" for position in range(codes.shape[1])]
@@ -197,7 +197,7 @@ def spread_waves(
     -------
     The wide table: the column of the person, then a column ``variable_wave`` for each variable and wave, all of the
     first wave first, null where a person has no row for the wave. And the names of the columns of each wave, as
-    `pmflib.fit_transitions` takes them.
+    `pmflib.families.fit_transitions` takes them.
 
     Raises
     ------

@@ -56,7 +56,7 @@ def plot_traits(model: JointPMF, table: object, *, trait: int = 0, ax: Axes | No
             number[own] += 1
     people = np.flatnonzero(number)[:MOST_POINTS]
     if not people.size:
-        raise PmfError("no answer of the table has a value; give the schema's variables values")
+        raise PmfError("no answer of the table has a value; pass the schema's variables values")
     ax = open_axes(ax, (6.0, 4.5))
     ax.errorbar(
         total[people] / number[people],

@@ -103,7 +103,7 @@ class ItemInformation(ModelInformation):
         if not self.model.is_mixture:
             raise PmfError(
                 "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
-                "traits by pmflib.fit_item_responses"
+                "traits by pmflib.families.fit_item_responses"
             )
 
     def find_errors(self, source: BlockSource) -> tuple[ParameterErrors, tuple[str, ...]]:

@@ -66,7 +66,7 @@ def fit_item_responses(
     Levels with values follow the generalised partial credit model, those without the nominal response model, variables
     of two levels the two-parameter logistic model, which both are then. The integral over people is a sum over fixed
     points, which are the states of the joint PMF: its likelihood and answers are exact. For many traits, and many
-    observed cells of each person, as in ratings, take `pmflib.fit_traits`.
+    observed cells of each person, as in ratings, take `pmflib.families.fit_traits`.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def fit_item_responses(
     -------
     The model, which holds its `trait_model`, and how it was reached. Traits are standard normal and turned to principal
     axes: the first moves the observed cells most, and levels of greater value are likelier where it is greater.
-    `pmflib.standard_errors` gives errors of discriminations and thresholds. Histories start at the last rotation of the
-    traits.
+    `pmflib.inference.standard_errors` gives errors of discriminations and thresholds. Histories start at the last
+    rotation of the traits.
 
     Raises
     ------
@@ -149,12 +149,12 @@ def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: flo
     check_whole("n_traits", n_traits)
     if n_traits not in GRIDS:
         raise PmfError(
-            f"n_traits is {n_traits}; give 1 to {max(GRIDS)}, or fit more of them by pmflib.fit_traits"
+            f"n_traits is {n_traits}; give 1 to {max(GRIDS)}, or fit more of them by pmflib.families.fit_traits"
         )
     check_whole("max_passes", max_passes)
     Limits(max_passes, tol).check()
     if not 0 <= pseudo_count < np.inf:
-        raise PmfError(f"pseudo_count is {pseudo_count}; give a number of at least 0")
+        raise PmfError(f"pseudo_count is {pseudo_count}; pass a number of at least 0")
 
 
 def _open_samples(
@@ -168,7 +168,7 @@ def _open_samples(
         return samples.schema, samples, samples.count_pairs().to_samples()
     schema = Schema.infer(samples) if schema is None else schema
     if not isinstance(schema, Schema):
-        raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
+        raise SchemaError(f"schema is {type(schema).__name__}; pass a pmflib.Schema")
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
     check_row_order(samples, weight=weight)
     block = weigh_samples(given, weight, schema.weight_decimals)

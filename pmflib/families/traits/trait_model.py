@@ -39,7 +39,8 @@ class TraitScores:
     ----------
     scores
         float64 of shape (n_rows, n_traits): most probable traits given the observed cells; the prior mean if nothing is
-        observed. For models from `pmflib.fit_traits`, in standard deviations of the people in the training samples.
+        observed. For models from `pmflib.families.fit_traits`, in standard deviations of the people in the training
+        samples.
     errors
         float64 of shape (n_rows, n_traits): standard errors, in the same unit; those of the prior if nothing is
         observed.
@@ -113,7 +114,7 @@ class TraitModel:
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema):
-            raise PmfError(f"schema is {name_type(self.schema)}; give a pmflib.Schema")
+            raise PmfError(f"schema is {name_type(self.schema)}; pass a pmflib.Schema")
         n_levels, n_traits = self.schema.n_levels, self.mean.size
         expected = {
             "base": (n_levels,),

@@ -38,7 +38,7 @@ class TraitPMF(JointPMF, mark="n_traits"):
     prior, factors, schema, origin
         As for `JointPMF`.
     trait_model
-        Model of the traits that the states discretise: see `pmflib.fit_traits`.
+        Model of the traits that the states discretise: see `pmflib.families.fit_traits`.
 
     Raises
     ------
@@ -53,7 +53,7 @@ class TraitPMF(JointPMF, mark="n_traits"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.trait_model.schema != self.schema:
-            raise PmfError("trait_model has another schema; give the one that the states are of")
+            raise PmfError("trait_model has another schema; pass the one that the states are of")
 
     @classmethod
     def read_parts(
@@ -198,6 +198,6 @@ def score_traits(model: JointPMF, table: object) -> TraitScores:
     """
     if not isinstance(model, TraitPMF):
         raise PmfError(
-            "the model has latent states and no traits; fit one that has: pmflib.fit_traits(table).model"
+            "the model has latent states and no traits; fit one that has: pmflib.families.fit_traits(table).model"
         )
     return model.trait_model.score_traits(model.schema.encode(table))

@@ -244,7 +244,7 @@ def compile_states(
         If ``n_states`` is below 1.
     """
     if n_states < 1:
-        raise PmfError(f"n_states is {n_states}; give at least 1")
+        raise PmfError(f"n_states is {n_states}; pass at least 1")
     points, prior = draw_points(traits, samples, n_states, np.random.default_rng(seed))
     factors, schema = traits.find_factors(points), traits.schema
     return TraitPMF(prior, factors, schema, dict(origin or {}), trait_model=traits)
@@ -316,7 +316,7 @@ def _open_samples(
     """Open the samples, at least one, with their variables and the number of rows."""
     if schema is not None and not isinstance(schema, Schema):
         raise SchemaError(
-            f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
+            f"schema is {name_type(schema)}; pass a Schema: pmflib.Schema.infer(table), or of numbers of levels "
             "pmflib.Schema.from_cardinalities([2, 3])"
         )
     check_row_order(samples, weight=weight)
@@ -391,11 +391,11 @@ def _check_options(dimensions: object, n_states: object, shrinkage: object, pass
         check_whole(name, number)
         assert isinstance(number, int | np.integer)
         if number < least:
-            raise PmfError(f"{name} is {number}; give at least {least}, or 'auto'")
+            raise PmfError(f"{name} is {number}; pass at least {least}, or 'auto'")
     if shrinkage != "auto" and not (
         isinstance(shrinkage, int | float) and 0 < float(shrinkage) <= 1
     ):
-        raise PmfError(f"shrinkage is {shrinkage!r}, outside (0, 1]; give a number, or 'auto'")
+        raise PmfError(f"shrinkage is {shrinkage!r}, outside (0, 1]; pass a number, or 'auto'")
 
 
 UPDATE_TABLES = 10
@@ -413,7 +413,7 @@ def plan_fit_traits(
     n_states: int | Literal["auto"] = "auto",
     n_threads: int = 1,
 ) -> MemoryPlan:
-    """Plan the memory of `pmflib.fit_traits` on a worker of stored samples and in this process.
+    """Plan the memory of `pmflib.families.fit_traits` on a worker of stored samples and in this process.
 
     It does not grow with the number of samples: blocks are read again in each pass if they do not fit.
 
@@ -422,7 +422,7 @@ def plan_fit_traits(
     samples
         Training samples, with their client.
     dimensions, n_states
-        As for `pmflib.fit_traits`.
+        As for `pmflib.families.fit_traits`.
     n_threads
         Number of threads of the worker.
     """

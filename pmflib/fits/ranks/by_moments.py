@@ -87,7 +87,7 @@ def select_nmf_rank(
     NMFRank(rank=3, rows=array([0, 1, 2]), method='generators')
     """
     if method not in get_args(Method):
-        raise PmfError(f"method is {method!r}; give one of {get_args(Method)}")
+        raise PmfError(f"method is {method!r}; pass one of {get_args(Method)}")
     row_weights = None if weights is None else np.asarray(weights, np.float64)
     if isinstance(matrix, str | Path):
         path = Path(matrix)

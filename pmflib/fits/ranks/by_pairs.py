@@ -130,7 +130,7 @@ def select_rank(
     if len(folds) < 2:
         raise PmfError(
             f"counts has {counts.n_folds} folds and pairs to fit and to hold out in "
-            f"{len(folds)} rounds of them; a choice takes 2: count with n_folds=16, or give a rank"
+            f"{len(folds)} rounds of them; a choice takes 2: count with n_folds=16, or pass a rank"
         )
     schema = counts.schema
     limit = max_rank or schema.max_pairs_rank
@@ -172,11 +172,11 @@ def _check(
 ) -> None:
     """Check the candidates."""
     if ranks is not None and not isinstance(ranks, Sequence | range | np.ndarray):
-        raise RankError(f"ranks is {ranks!r}; give a list of ranks to compare, as range(1, 9)")
+        raise RankError(f"ranks is {ranks!r}; pass a list of ranks to compare, as range(1, 9)")
     if ranks is not None and (not ranks or min(ranks) < 1):
-        raise RankError(f"ranks is {list(ranks)}; give at least one rank, each at least 1")
+        raise RankError(f"ranks is {list(ranks)}; pass at least one rank, each at least 1")
     if max_rank is not None and max_rank < 1:
-        raise RankError(f"max_rank is {max_rank}; give at least 1")
+        raise RankError(f"max_rank is {max_rank}; pass at least 1")
     if not pseudo_counts or not all(0 <= each < math.inf for each in pseudo_counts):
         raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")
 

@@ -165,11 +165,11 @@ def _check(
 ) -> None:
     """Check the arguments."""
     if not 1 <= first <= max_rank:
-        raise RankError(f"first is {first}, outside [1, {max_rank}]; give a rank within")
+        raise RankError(f"first is {first}, outside [1, {max_rank}]; pass a rank within")
     if not pseudo_counts:
-        raise PmfError("pseudo_counts is empty; give at least one pseudo-count")
+        raise PmfError("pseudo_counts is empty; pass at least one pseudo-count")
     if members < 1:
-        raise PmfError(f"members is {members}; give at least 1")
+        raise PmfError(f"members is {members}; pass at least 1")
     validation = samples.held_out
     if not len(validation):
         raise PmfError("held_out has no rows; hold out at least one sample, or use select_rank")

@@ -200,7 +200,8 @@ def bivariate_residuals(
     Parameters
     ----------
     model
-        Latent classes or forests of `pmflib.fit_em`, or traits of `pmflib.fit_item_responses`, fitted to these samples.
+        Latent classes or forests of `pmflib.fit_em`, or traits of `pmflib.families.fit_item_responses`, fitted to
+        these samples.
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
@@ -216,7 +217,7 @@ def bivariate_residuals(
     SchemaError
         If the samples do not fit the schema.
     PmfError
-        If the model is an average of fits, or has traits of `pmflib.fit_traits`; or the samples have no rows.
+        If the model is an average of fits, or has traits of `pmflib.families.fit_traits`; or the samples have no rows.
     MemoryPlanError
         If the model has more than ``MAX_ENTRIES`` parameters, or pairs more cells than ``MAX_CROSSED`` allows.
     StoreError

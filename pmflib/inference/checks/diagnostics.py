@@ -141,7 +141,7 @@ def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
     Noise is estimated by comparing halves of the folds: half their difference has the standard error of the whole. The
     cost is a few singular value decompositions of the marginals; no pass over the samples is needed. Pairs alone
     determine a model only up to a rotation of its states, unless enough levels rule out states;
-    `pmflib.standard_errors` computes standard errors of parameters from the samples.
+    `pmflib.inference.standard_errors` computes standard errors of parameters from the samples.
 
     References
     ----------

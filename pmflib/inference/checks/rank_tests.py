@@ -172,7 +172,7 @@ def likelihood_ratio_test(
     check_rank(rank)
     check_whole("draws", draws)
     if draws < 0:
-        raise PmfError(f"draws is {draws}; give at least 0")
+        raise PmfError(f"draws is {draws}; pass at least 0")
     if isinstance(samples, StoredSamples):
         raise PmfError(
             "samples is stored; tests of the rank take samples in memory: samples.read_codes()"

@@ -36,7 +36,7 @@ def record_errors(
     design: StoredVariance | None = None,
     method: Literal["auto", "linear", "refit", "off"] = "auto",
 ) -> dict[str, Any] | None:
-    """Find the errors of a model's parameters as `pmflib.standard_errors` does, in plain JSON types.
+    """Find the errors of a model's parameters as `pmflib.inference.standard_errors` does, in plain JSON types.
 
     Parameters
     ----------

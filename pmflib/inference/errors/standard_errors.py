@@ -39,8 +39,8 @@ def standard_errors(
     Parameters
     ----------
     model
-        Fitted to these samples by `pmflib.fit_em`, `pmflib.fit_item_responses` or `pmflib.fit_transitions`; forests are
-        taken as given.
+        Fitted to these samples by `pmflib.fit_em`, `pmflib.families.fit_item_responses` or
+        `pmflib.families.fit_transitions`; forests are taken as given.
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
@@ -48,7 +48,7 @@ def standard_errors(
         Sampling design of latent classes fitted to samples in memory: errors follow from its units or replicates. None
         takes samples as independent, with weight 1.
     method
-        How errors of a design are found, as for `pmflib.fit_replicates`: to first order, or by refits.
+        How errors of a design are found, as for `pmflib.surveys.fit_replicates`: to first order, or by refits.
 
     Returns
     -------

@@ -109,21 +109,21 @@ def pool(
     complete = np.asarray(dof, np.float64)
     if each.shape != squares.shape:
         raise PmfError(
-            f"estimates has shape {each.shape} and variances {squares.shape}; give a variance for every estimate"
+            f"estimates has shape {each.shape} and variances {squares.shape}; pass a variance for every estimate"
         )
     if each.ndim < 1 or len(each) < 2:
         raise PmfError(
-            f"estimates has shape {each.shape}; give those of at least 2 imputed tables, along the first axis"
+            f"estimates has shape {each.shape}; pass those of at least 2 imputed tables, along the first axis"
         )
     if (squares < 0).any():
         raise PmfError(f"variances has {float(np.nanmin(squares))}, below 0; square the errors")
     if not (complete > 0).all():
-        raise PmfError(f"dof has {float(complete.min())}; give numbers above 0, or infinity")
+        raise PmfError(f"dof has {float(complete.min())}; pass numbers above 0, or infinity")
     if not 0 < level < 1:
-        raise PmfError(f"level is {level}; give a probability in (0, 1), such as 0.95")
+        raise PmfError(f"level is {level}; pass a probability in (0, 1), such as 0.95")
     if complete.ndim and complete.shape != each.shape[1:]:
         raise PmfError(
-            f"dof has shape {complete.shape}; give one number, or shape {each.shape[1:]}"
+            f"dof has shape {complete.shape}; pass one number, or shape {each.shape[1:]}"
         )
     draws = len(each)
     estimate, within = each.mean(axis=0), squares.mean(axis=0)

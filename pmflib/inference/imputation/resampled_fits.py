@@ -69,7 +69,7 @@ def fit_resampled(
     """
     check_whole("draws", draws)
     if draws < 1:
-        raise PmfError(f"draws is {draws}; give at least 1")
+        raise PmfError(f"draws is {draws}; pass at least 1")
     if isinstance(samples, StoredSamples):
         if samples.n_rows * samples.schema.n_variables <= MEMORY_CELLS:
             samples = samples.read_block()

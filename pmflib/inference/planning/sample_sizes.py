@@ -227,11 +227,11 @@ def bound_sample_size(
     for name, number in (("n_variables", n_variables), ("n_levels", n_levels), ("rank", rank)):
         check_whole(name, number)
         if number < 1:
-            raise PmfError(f"{name} is {number}, below 1; give a number of at least 1")
+            raise PmfError(f"{name} is {number}, below 1; pass a number of at least 1")
     check_accuracy(accuracy)
     for name, share in (("observed", observed), ("failure", failure)):
         if not 0 < share <= 1:
-            raise PmfError(f"{name} is {share!r}, outside (0, 1]; give a probability")
+            raise PmfError(f"{name} is {share!r}, outside (0, 1]; pass a probability")
     pairs = observed if learnt_from == "samples" else observed**2
     entries = math.log(12 * n_variables * rank * n_levels / failure)
     return math.ceil(BOUNDS[learnt_from] * rank * entries / (pairs * accuracy**2))
@@ -241,5 +241,5 @@ def check_accuracy(accuracy: float) -> None:
     """Check that an error of probabilities is in (0, 1)."""
     if not 0 < accuracy < 1:
         raise PmfError(
-            f"accuracy is {accuracy!r}, outside (0, 1); give an error of probabilities, such as 0.02"
+            f"accuracy is {accuracy!r}, outside (0, 1); pass an error of probabilities, such as 0.02"
         )

@@ -258,7 +258,7 @@ def class_regression(
     first = assign_rows(model, samples, assignment, correction, drawn)
     if model.rank == 1:
         raise PmfError(
-            "model has one class, which no covariate can predict; give a model of two at least"
+            "model has one class, which no covariate can predict; pass a model of two at least"
         )
     if reference is None:
         reference = int(model.prior.argmax())
@@ -348,7 +348,7 @@ def _read_column(
     """Read a column of numbers as float64, NaN missing, or of texts as codes, with their levels."""
     column = as_arrow({name: values})[name].combine_chunks()
     if len(column) != n_rows:
-        raise PmfError(f"{name} has {len(column)} rows and samples {n_rows}; give one per sample")
+        raise PmfError(f"{name} has {len(column)} rows and samples {n_rows}; pass one per sample")
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64), None
@@ -371,7 +371,7 @@ def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[
         values, levels = _read_column(name, table[name], n_rows)
         if fault := _find_fault(name, table[name], levels):
             raise PmfError(
-                f"covariate {name!r} has {fault}; give a number, or a category with many rows of each level"
+                f"covariate {name!r} has {fault}; pass a number, or a category with many rows of each level"
             )
         if levels is None:
             parts.append(values)
@@ -383,7 +383,7 @@ def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[
             names.append(f"{name} = {level}")
             owners.append(name)
     if len(names) == 1:
-        raise PmfError("covariates has no column; give one at least")
+        raise PmfError("covariates has no column; pass one at least")
     return np.stack(parts, axis=1), names, owners
 
 
@@ -443,7 +443,7 @@ class RowDraws:
         for name, own in sizes.items():
             if own != n_rows:
                 raise PmfError(
-                    f"{name} is of {own} rows and samples has {n_rows}; give one of each row"
+                    f"{name} is of {own} rows and samples has {n_rows}; pass one of each row"
                 )
         if self.design is None:
             return read_shares(self.weight, n_rows)
@@ -461,7 +461,7 @@ def read_draws(weight: object | None, design: Variance | None, fitted: object | 
         raise PmfError("weight and design are given; a design has the weights, leave weight out")
     mask = None if fitted is None else np.asarray(fitted)
     if mask is not None and (mask.dtype != np.bool_ or mask.ndim != 1 or not mask.any()):
-        raise PmfError("fitted is no mask of rows; give a bool for each row, some of them True")
+        raise PmfError("fitted is no mask of rows; pass a bool for each row, some of them True")
     return RowDraws(weight, design, mask)
 
 
@@ -483,7 +483,7 @@ class AssignedRows:
         """Indices of the rows in which all columns of the third step are observed."""
         own = np.flatnonzero(np.isfinite(columns[self.rows]).all(axis=1))
         if own.size < 2:
-            raise PmfError(f"{own.size} rows have {what} and an observed variable; give at least 2")
+            raise PmfError(f"{own.size} rows have {what} and an observed variable; pass at least 2")
         empty = np.flatnonzero(~self.shares[own].any(axis=0)).tolist()
         if empty:
             raise PmfError(
@@ -603,15 +603,15 @@ def assign_rows(
     """Check the arguments, and assign the rows to classes."""
     check_model_type("model", model, JointPMF)
     if correction not in ("bch", "ml"):
-        raise PmfError(f"correction is {correction!r}; give 'bch' or 'ml'")
+        raise PmfError(f"correction is {correction!r}; pass 'bch' or 'ml'")
     if assignment not in ("modal", "proportional"):
-        raise PmfError(f"assignment is {assignment!r}; give 'modal' or 'proportional'")
+        raise PmfError(f"assignment is {assignment!r}; pass 'modal' or 'proportional'")
     check_classes(model)
     codes = model.schema.encode(samples)
     n_rows, weights = len(codes), drawn.read_weights(len(codes))
     rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
     if rows.size < 2:
-        raise PmfError(f"{rows.size} rows have a weight and anything observed; give at least 2")
+        raise PmfError(f"{rows.size} rows have a weight and anything observed; pass at least 2")
     codes = np.ascontiguousarray(codes[rows])
     posteriors, weights = model.posterior(codes), weights[rows]
     shares = posteriors

@@ -320,7 +320,7 @@ def read_spilled_rows(
     """Read rows of each spill with ``read``; for the other parameters, see `assemble_samples`."""
     if len(spills) != len(names) or not spills:
         raise StoreError(
-            f"{len(spills)} spills for {len(names)} names; give one name per spill, at least one"
+            f"{len(spills)} spills for {len(names)} names; pass one name per spill, at least one"
         )
     tables = []
     formats: dict[str, str] = {}

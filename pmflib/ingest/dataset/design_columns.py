@@ -123,19 +123,19 @@ def name_replicates(sources: Sequence[Source], config: SourceOptions) -> SourceO
     found = sorted((name for name in header if fnmatchcase(name, pattern)), key=natural_key)
     if config.weight in found:
         raise ConfigError(
-            f"source.replicates = {pattern!r} matches source.weight = {config.weight!r} as well; give a pattern of the "
+            f"source.replicates = {pattern!r} matches source.weight = {config.weight!r} as well; pass a pattern of the "
             "replicates alone, as 'W_FSTR[0-9]*', or a list"
         )
     if len(found) < 2:
         raise ConfigError(
             f"source.replicates = {pattern!r} matches {found or 'no column'} of {source.name}, which has "
-            f"{abridge_names(header)}; give at least two columns"
+            f"{abridge_names(header)}; pass at least two columns"
         )
     factors = config.replicate_factors
     if factors is not None and len(factors) != len(found):
         raise ConfigError(
             f"source.replicate_factors has {len(factors)} numbers, and source.replicates = {pattern!r} matches "
-            f"{len(found)} columns of {source.name}; give one for each"
+            f"{len(found)} columns of {source.name}; pass one for each"
         )
     return config.model_copy(update={"replicates": tuple(found)})
 

@@ -142,7 +142,7 @@ def _find_row(store: Store, dataset: Reference, sample: str) -> SampleOrigin:
     if not number.isdecimal() or name not in known:
         raise SourceError(
             f"sample {sample!r} is not a file and row of dataset {dataset.digest[:12]}, whose samples have no "
-            f"identifiers: give one as '{next(iter(known), 'FILE')}:1'; it has {sorted(known)[:5]}"
+            f"identifiers: pass one as '{next(iter(known), 'FILE')}:1'; it has {sorted(known)[:5]}"
         )
     for partition_index, partition in known[name]:
         numbers, _ = read_origins(store.locate(partition) / SAMPLES)

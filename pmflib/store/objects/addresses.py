@@ -42,7 +42,7 @@ def check_address(address: str) -> str:
     if not is_bucket(address):
         return address
     scheme, _, location = address.partition("://")
-    works = "give a folder" + "".join(f", or {each}://bucket/prefix" for each in list_schemes())
+    works = "pass a folder" + "".join(f", or {each}://bucket/prefix" for each in list_schemes())
     if "@" in location.partition("/")[0] or "?" in location or "#" in location:
         raise ConfigError(
             f"store.path {scheme + '://***'!r}: the URL contains a user, a password or options, which would be "

@@ -185,7 +185,7 @@ def _sum_group(
         parts.append(sum_latent(block, offsets, model, read_drawn(item, first)))
         first += block.n_rows
     if not parts:
-        raise PmfError("samples has no rows; give those that the model was fitted to")
+        raise PmfError("samples has no rows; pass those that the model was fitted to")
     return merge_latent(parts)
 
 

@@ -184,9 +184,9 @@ def fit_replicates(
     """
     check_model_type("model", model, JointPMF)
     if not isinstance(design, Variance):
-        raise PmfError(f"design is {design!r}; give a pmflib.SurveyDesign")
+        raise PmfError(f"design is {design!r}; pass a pmflib.surveys.SurveyDesign")
     if method not in get_args(Method):
-        raise PmfError(f"method is {method!r}; give one of {get_args(Method)}")
+        raise PmfError(f"method is {method!r}; pass one of {get_args(Method)}")
     open_information(model).check_design()
     block = weigh_samples(DenseBlock(model.schema.encode(samples)), design, None)
     refits = _Refits(model, block, design)
@@ -260,9 +260,7 @@ def find_stored_replicates(
     most = MOST_REPLICATES if method == "refit" else MOST_TOTALS // n_entries
     drawn = design.reduce(samples.blocks, most)
     if drawn is None:
-        raise PmfError(
-            "all samples are of one sampling unit, which shows no spread; a variance takes two"
-        )
+        raise PmfError("all samples belong to one sampling unit; a variance needs at least two")
     # blocks that workers keep in memory have no replicate weights
     source = StoredBlocks(samples.blocks, samples.schema.offsets, samples.client)
     if method == "linear":

@@ -83,7 +83,7 @@ class SurveyDesign(Variance):
         }
         for name, each in given.items():
             if each is not None and not hasattr(each, "__len__"):
-                raise PmfError(f"{name} is {each!r}; give something for each row")
+                raise PmfError(f"{name} is {each!r}; pass something for each row")
         known = [len(each) for each in given.values() if each is not None]
         if not known:
             raise PmfError("a design takes a weight, stratum, psu or replicates; all are None")
@@ -95,7 +95,7 @@ class SurveyDesign(Variance):
         for name, each in given.items():
             if each is not None and len(each) != n_rows:
                 raise PmfError(
-                    f"{name} has {len(each)} rows, and others {n_rows}; give one of each row"
+                    f"{name} has {len(each)} rows, and others {n_rows}; pass one of each row"
                 )
         weights = read_weights(
             np.ones(n_rows) if weight is None else weight, n_rows, decimals=decimals
@@ -103,7 +103,7 @@ class SurveyDesign(Variance):
         if replicates is None:
             if method is not None or fay is not None or factors is not None:
                 raise PmfError(
-                    "method, fay and factors are of replicates; give these, or leave them out"
+                    "method, fay and factors are of replicates; pass these, or leave them out"
                 )
             units, record = _read_units(n_rows, stratum, psu)
             assert record.strata is not None
@@ -139,7 +139,7 @@ def _number(name: str, labels: Any) -> IntArray:
     """Number labels in sorted order: int64 of shape (n_rows,)."""
     given = np.asarray(labels)
     if given.ndim != 1:
-        raise PmfError(f"{name} has shape {given.shape}; give one label for each row")
+        raise PmfError(f"{name} has shape {given.shape}; pass one label for each row")
     values = given.tolist()
     for row, value in enumerate(values):
         if value is None or value != value:

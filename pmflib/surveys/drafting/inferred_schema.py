@@ -41,7 +41,7 @@ def infer_schema(
         return _infer_answers(table, max_levels, bins)
     columns = as_arrow(table)
     if not columns.num_columns:
-        raise SchemaError("the table has no columns; give one with a column for each variable")
+        raise SchemaError("the table has no columns; pass one with a column for each variable")
     proposals = propose_variables(
         columns,
         missing=missing,

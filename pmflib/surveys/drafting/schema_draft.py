@@ -218,7 +218,7 @@ def draft_unit(counted: ValueCounts, config: SourceOptions) -> tuple[int | None,
     if n_bad:
         notes.append(
             f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are not weights above zero in "
-            f"units of 10**-{decimals}, and such rows go to quarantine; give numbers with a decimal point, or leave "
+            f"units of 10**-{decimals}, and such rows go to quarantine; pass numbers with a decimal point, or leave "
             "these rows out"
         )
     return found, notes
@@ -238,7 +238,7 @@ def check_drafted_target(target: str, proposal: Proposal) -> None:
         )
     if proposal.variable.cardinality < 2:
         raise SchemaError(
-            f"target {target!r} has one level only, {proposal.variable.levels[0]!r}; name another column, or give the "
+            f"target {target!r} has one level only, {proposal.variable.levels[0]!r}; name another column, or pass the "
             "data of its other levels"
         )
 

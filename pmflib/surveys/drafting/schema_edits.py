@@ -58,11 +58,11 @@ class ColumnEdit:
             raise SchemaError("--drop leaves the column out; give it alone")
         if self.bins is not None and (self.bins < 2 or self.role not in (None, "continuous")):
             raise SchemaError(
-                f"--bins is {self.bins} with role {self.role}; give at least 2, of a continuous column"
+                f"--bins is {self.bins} with role {self.role}; pass at least 2, of a continuous column"
             )
         if self.other is not None and (self.other < 0 or self.role == "continuous"):
             raise SchemaError(
-                f"--other is {self.other} with role {self.role}; give the levels to keep, or none"
+                f"--other is {self.other} with role {self.role}; pass the levels to keep, or none"
             )
 
 

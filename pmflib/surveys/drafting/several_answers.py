@@ -70,7 +70,7 @@ def _split_column(
     if not sign or not any(sign in text for text in counted.counts):
         raise SchemaError(
             f"split gives the sign {sign!r} for the column {column!r}, and no cell holds it; its cells are like "
-            f"{list_some([repr(text) for text in counted.counts], 4)}: give the sign between the answers"
+            f"{list_some([repr(text) for text in counted.counts], 4)}: pass the sign between the answers"
         )
     absent = {text.strip() for text in missing}
     times: Counter[str] = Counter()

@@ -166,5 +166,5 @@ def check_bounds(bounds: tuple[float, float] | None) -> None:
     """
     if bounds is not None and not (len(bounds) == 2 and 0 <= bounds[0] < 1 < bounds[1]):
         raise PmfError(
-            f"bounds is {bounds}; give the smallest and largest factor relative to the mean, as (0.3, 3)"
+            f"bounds is {bounds}; pass the smallest and largest factor relative to the mean, as (0.3, 3)"
         )

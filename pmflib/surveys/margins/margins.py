@@ -95,7 +95,7 @@ def read_margins(
     held = [frozenset(each.positions) for each in found]
     for place, each in enumerate(found):
         if held[place] in held[:place]:
-            raise SchemaError(f"margins has {' x '.join(each.names)} twice; give one of them")
+            raise SchemaError(f"margins has {' x '.join(each.names)} twice; pass one of them")
     known = [each for each in found if each.total is not None]
     for each in known[1:]:
         assert each.total is not None
@@ -103,7 +103,7 @@ def read_margins(
         if abs(each.total / known[0].total - 1) > ROUNDING:
             raise PmfError(
                 f"margins of {' x '.join(known[0].names)} sum to {known[0].total:,.10g}, and of "
-                f"{' x '.join(each.names)} to {each.total:,.10g}; give totals of one population, or shares"
+                f"{' x '.join(each.names)} to {each.total:,.10g}; pass totals of one population, or shares"
             )
     return schema, found
 
@@ -122,7 +122,7 @@ def _list_tables(margins: object) -> list[tuple[tuple[str, ...], Table]]:
             names = tuple(key) if isinstance(key, tuple) else (key,)
             if not hasattr(table, "items"):
                 raise PmfError(
-                    f"margins[{key!r}] is {name_type(table)}; give a number by level, as {{'yes': 0.4, 'no': 0.6}}"
+                    f"margins[{key!r}] is {name_type(table)}; pass a number by level, as {{'yes': 0.4, 'no': 0.6}}"
                 )
             rows = [(k if isinstance(k, tuple) else (k,), number) for k, number in table.items()]
             found.append((names, rows))
@@ -132,15 +132,15 @@ def _list_tables(margins: object) -> list[tuple[tuple[str, ...], Table]]:
             found += _list_tables(each) if is_table else [_read_file(Path(each))]
     if not found:
         raise PmfError(
-            f"margins is {margins!r}; give a table by variable, as {{'sex': {{'f': 0.51, 'm': 0.49}}}}, or files"
+            f"margins is {margins!r}; pass a table by variable, as {{'sex': {{'f': 0.51, 'm': 0.49}}}}, or files"
         )
     for names, rows in found:
         if len(names) not in (1, 2) or len({*names}) < len(names):
-            raise PmfError(f"margins has a table of {names}; give one variable, or two")
+            raise PmfError(f"margins has a table of {names}; pass one variable, or two")
         for levels, _ in rows:
             if len(levels) != len(names):
                 raise PmfError(
-                    f"margins of {' x '.join(names)} has a row {levels}; give a level for each variable"
+                    f"margins of {' x '.join(names)} has a row {levels}; pass a level for each variable"
                 )
     return found
 
@@ -152,7 +152,7 @@ def _read_file(path: Path) -> tuple[tuple[str, ...], Table]:
             header, *rows = [row for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
         raise SourceError(
-            f"margins file {path} cannot be read ({error}); give a CSV file with a header"
+            f"margins file {path} cannot be read ({error}); pass a CSV file with a header"
         ) from error
     for number, row in enumerate(rows, 2):
         if len(row) != len(header):
@@ -209,7 +209,7 @@ def _read_number(number: object, title: str, levels: tuple[object, ...]) -> floa
         found = math.nan
     if not 0 <= found < math.inf:
         raise PmfError(
-            f"margins of {title} give {', '.join(map(str, levels))} {number!r}; give a finite number of at least 0"
+            f"margins of {title} give {', '.join(map(str, levels))} {number!r}; pass a finite number of at least 0"
         )
     return found
 

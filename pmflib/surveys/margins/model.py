@@ -26,7 +26,7 @@ def rake_model(model: JointPMF, margins: MarginTables) -> JointPMF:
     -------
     A model with the same states. Each PMF of a variable with a margin is multiplied by one factor for each level, and
     the prior by the sums, so that the joint PMF is the given one times a product of factors of the levels. Samples that
-    are asked with it need a design of raked weights: `pmflib.rake`.
+    are asked with it need a design of raked weights: `pmflib.surveys.rake`.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def rake_factors(
         if len(margin.positions) > 1:
             raise PmfError(
                 f"margins of {' x '.join(margin.names)} are of two variables, and a model is raked to those of one; "
-                "rake the samples, pmflib.rake, or leave this margin out"
+                "rake the samples, pmflib.surveys.rake, or leave this margin out"
             )
         now = factors[schema.rows_of(margin.positions[0])] @ prior
         if (lacking := np.flatnonzero((margin.shares > 0) & (now <= 0))).size:

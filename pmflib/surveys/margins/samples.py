@@ -20,7 +20,7 @@ from pmflib.surveys.margins.margins import Margin, MarginTables, read_margins
 
 
 class RakedDesign(Variance):
-    """Variance of raked samples: taken wherever a `pmflib.SurveyDesign` is.
+    """Variance of raked samples: taken wherever a `pmflib.surveys.SurveyDesign` is.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ def rake(
         Number of each level of some variables, or of each pair of levels of two variables; or CSV files:
         `pmflib.surveys.margins.margins.read_margins`. Numbers are shares, per cent or totals.
     weight
-        Weights to start from, numbers above 0 of shape (n_rows,), or a `pmflib.SurveyDesign`; None is 1 each.
+        Weights to start from, numbers above 0 of shape (n_rows,), or a `pmflib.surveys.SurveyDesign`; None is 1 each.
     schema
         Variables of the margins; None takes the levels that the margins name.
     bounds
@@ -89,7 +89,7 @@ def rake(
     ------
     PmfError
         If margins contradict each other or cannot be reached within the bounds; if all rows are one sampling unit; as
-        `pmflib.SurveyDesign` and `pmflib.surveys.margins.margins.read_margins` do.
+        `pmflib.surveys.SurveyDesign` and `pmflib.surveys.margins.margins.read_margins` do.
     SchemaError
         If samples have a level to which the margins give nothing, or lack a level to which they give something.
     MemoryPlanError
@@ -120,7 +120,7 @@ def rake(
         drawn = Variance.of_rows(own, find_row_names(samples))
     if drawn.n_rows != len(codes):
         raise PmfError(
-            f"samples has {len(codes)} rows, and weight {drawn.n_rows}; give weights of these rows"
+            f"samples has {len(codes)} rows, and weight {drawn.n_rows}; pass weights of these rows"
         )
     tables = [each.positions for each in found], [each.shares.shape for each in found]
     cells, of_row = np.unique(find_levels(codes, *tables), axis=0, return_inverse=True)

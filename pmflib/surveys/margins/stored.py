@@ -55,7 +55,8 @@ def rake_dataset(
     store, dataset, schema
         Dataset with samples in a store, and its variables.
     margins, bounds
-        Known margins, and bounds of the factors: see `pmflib.rake`. Samples without weights have weight 1 before.
+        Known margins, and bounds of the factors: see `pmflib.surveys.rake`. Samples without weights have weight 1
+        before.
     folder
         Empty folder.
 

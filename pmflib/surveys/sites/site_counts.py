@@ -48,7 +48,7 @@ def read_counts(paths: str | Path | Sequence[str | Path]) -> PairCounts:
     """
     files = [paths] if isinstance(paths, str | Path) else list(paths)
     if not files:
-        raise PmfError("paths is empty; give at least one file of counts")
+        raise PmfError("paths is empty; pass at least one file of counts")
     return add_sites((str(file), read_site(Path(file))) for file in files)
 
 
@@ -73,7 +73,7 @@ def add_sites(
     for name, site in sites:
         if twice := known.get(site.digest):
             raise PmfError(
-                f"counts {name!r} and {twice!r} are the same, and their rows would count twice; give one of them"
+                f"counts {name!r} and {twice!r} are the same, and their rows would count twice; pass one of them"
             )
         known[site.digest] = name
         own = PairCounts(site.schema, site.tables, site.n_rows, site.weights)

@@ -63,7 +63,7 @@ def write_site(counts: FoldedCounts, path: Path, *, minimum: int, seed: int | No
     check_whole("minimum", minimum)
     tables, n_rows = counts.tables, int(counts.n_rows.sum())
     if minimum < 1:
-        raise PmfError(f"minimum is {minimum}; give at least 1, which leaves counts exact")
+        raise PmfError(f"minimum is {minimum}; pass at least 1, which leaves counts exact")
     if not np.issubdtype(tables.dtype, np.integer):
         raise PmfError("counts are effective samples; export those that count_pairs has returned")
     if minimum > 1:
@@ -77,7 +77,7 @@ def write_site(counts: FoldedCounts, path: Path, *, minimum: int, seed: int | No
         seed = secrets.randbits(128) if seed is None else seed
         check_whole("seed", seed)
         if seed < 0:
-            raise PmfError(f"seed is {seed}; give at least 0")
+            raise PmfError(f"seed is {seed}; pass at least 0")
         tables = round_tables(tables, counts.schema.offsets, minimum, seed)
     folds, rows, columns = np.nonzero(tables)
     cells = {"fold": pa.array(folds)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.parquet as pq
 
-from pmflib.apps.crowd.confidence import describe_sureness
+from pmflib.apps.crowd.confidence import describe_confidence
 from pmflib.apps.crowd.stored.summaries import LabelSummary
 from pmflib.apps.crowd.summaries import plot_accuracies
 from pmflib.base.arrays import FloatArray, IntArray
@@ -217,7 +217,7 @@ def _say_labels(found: LabelReport) -> Iterator[str]:
     if (same := summary.majority_agreement) is not None:
         yield f"{as_percent(same)} of the labels are those of the majority vote."
     if summary.confidence is not None:
-        yield f"{describe_sureness(summary.confidence, summary.known or 0)}."
+        yield f"{describe_confidence(summary.confidence, summary.known or 0)}."
     if found.workers:
         yield (
             f"The median worker is right {as_percent(float(np.median(found.accuracy)))} of the time; always giving the "

@@ -56,7 +56,9 @@ def tabulate_labels(found: LabelSummary) -> SummaryTable:
 
 def describe_agreement(found: LabelSummary) -> Iterator[str]:
     """Yield lines on the result of a label log: agreement, tasks to ask again, suspicious workers."""
-    from pmflib.apps.crowd.confidence import describe_sureness  # the status does without its import
+    from pmflib.apps.crowd.confidence import (
+        describe_confidence,  # the status does without its import
+    )
 
     if found.compared_labels == 0 and found.labels and not found.known and len(found.classes) > 1:
         yield (
@@ -76,7 +78,7 @@ def describe_agreement(found: LabelSummary) -> Iterator[str]:
     if found.majority_agreement is not None:
         yield f"labels that the majority vote gives too: {100 * found.majority_agreement:.1f} %"
     if found.confidence is not None:
-        yield describe_sureness(found.confidence, found.known or 0)
+        yield describe_confidence(found.confidence, found.known or 0)
     if found.power is not None:
         yield (
             f"confidence: a label counts for {found.power:.2f} of one that is independent of the others of its task"

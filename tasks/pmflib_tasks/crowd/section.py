@@ -84,7 +84,7 @@ class CrowdConfig(Section, FeatureSection):
     def _check_em(self) -> CrowdConfig:
         if not self.em and not self.begins_with_pairs:
             raise ValueError(
-                f"em = false leaves nothing of method = {self.method!r}, which passes over the tasks; give a method of "
+                f"em = false leaves nothing of method = {self.method!r}, which passes over the tasks; pass a method of "
                 "co-occurrences, as 'robust'"
             )
         return self
@@ -102,7 +102,7 @@ class CrowdConfig(Section, FeatureSection):
     def _check_ordinal(self) -> CrowdConfig:
         if self.ordinal and self.method not in ORDINAL_METHODS:
             raise ValueError(
-                f"ordinal = true, and method = {self.method!r} has no use for the order of classes; give one of "
+                f"ordinal = true, and method = {self.method!r} has no use for the order of classes; pass one of "
                 f"{ORDINAL_METHODS}"
             )
         return self

@@ -76,7 +76,7 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         raise ConfigError(f"{existing} exist already; give --output another folder, or delete them")
     if options.header is not None and options.columns is not None:
         raise ConfigError(
-            "--columns names the columns of files without a header, and --no-header names them itself; give one of them"
+            "--columns names the columns of files without a header, and --no-header names them itself; pass one of them"
         )
     absolute = make_absolute(path)
     fields = {"path": absolute, **options.list_fields()}
@@ -150,6 +150,6 @@ def read_rank(text: str) -> int | Literal["auto"]:
     rank = int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
     if rank < 1:
         raise ConfigError(
-            f"--rank is {abridge(text)}; give a whole number of at least 1 and at most {MOST_DIGITS} digits, or auto"
+            f"--rank is {abridge(text)}; pass a whole number of at least 1 and at most {MOST_DIGITS} digits, or auto"
         )
     return rank

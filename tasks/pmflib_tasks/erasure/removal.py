@@ -100,7 +100,7 @@ def erase_samples(
     """
     names = [identifier.strip().encode() for identifier in identifiers]
     if not all(names):
-        raise ConfigError("an identifier is empty; give identifiers as in the column of samples")
+        raise ConfigError("an identifier is empty; pass identifiers as in the column of samples")
     if holds_labels(store):
         raise StoreError(
             f"store {store.name!r} holds label logs, whose samples are tasks: give --task or --worker"
@@ -348,7 +348,7 @@ def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> 
         "workers": [each.strip().encode() for each in workers],
     }
     if not all(map(all, names.values())):
-        raise ConfigError("an identifier is empty; give identifiers as in the columns of the log")
+        raise ConfigError("an identifier is empty; pass identifiers as in the columns of the log")
     check_label_store(store)
     with stay_alone(store), hold_lease(store.objects, PURPOSE):
         erasures = read_erasures(store) or new_list()

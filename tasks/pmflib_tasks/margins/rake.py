@@ -48,7 +48,7 @@ def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Refer
     SourceError
         If a file of margins cannot be read.
     SchemaError, PmfError
-        As `pmflib.rake` does.
+        As `pmflib.surveys.rake` does.
     """
     store, schema = open_store(config), load_schema(config)
     given = config.section(MarginsConfig)

@@ -38,7 +38,7 @@ def plan_accuracy(config: PipelineConfig, accuracy: float) -> tuple[SampleSize, 
     if live is None or run is None:
         raise StoreError(
             f"pipeline {config.name!r} has no live model whose answers could be planned: `pmf run` makes one, and "
-            "pmflib.bound_sample_size bounds the rows before there are data"
+            "pmflib.inference.bound_sample_size bounds the rows before there are data"
         )
     model = JointPMF.load(store.locate(live) / "model")
     account = DatasetAccount.find(run.facts) or DatasetAccount()

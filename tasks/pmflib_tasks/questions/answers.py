@@ -202,7 +202,7 @@ def read_questions(source: Source, schema: Schema, config: SourceOptions) -> Que
             known = encoder.encode(np.maximum(variables, 0), raw.batch.column(2)).astype(np.int64)
         truths.append(np.where(variables >= 0, known, -1))
     if not samples:
-        raise SourceError(f"{source.name}: has no questions; give at least one row")
+        raise SourceError(f"{source.name}: has no questions; pass at least one row")
     return Questions(
         pa.concat_arrays(samples),
         np.concatenate(hashes),

@@ -159,7 +159,7 @@ def _assess(
     """Describe whether the model predicts better than another predictor, by the log-loss."""
     less, error = other["log_loss"].less(mine["log_loss"])
     if math.isnan(error):
-        return f"predicts {target!r}: one row cannot say whether better than {name}"
+        return f"predicts {target!r}: a single row is not enough to compare with {name}"
     measured = f"{less:+.3f} +- {error:.3f} nats"
     if abs(less) <= SURE * error:
         return f"predicts {target!r} no better and no worse than {name}, as far as these rows can say: {measured}"

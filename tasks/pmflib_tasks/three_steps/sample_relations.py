@@ -188,7 +188,7 @@ def read_table(
     whole = pa.chunked_array(names, pa.binary()).combine_chunks()
     if n_again := len(whole) - len(whole.unique()):
         raise SourceError(
-            f"{path} has {n_again} rows more than samples; give one row for each sample"
+            f"{path} has {n_again} rows more than samples; pass one row for each sample"
         )
     missing = pa.array(sorted({*source.missing, ""}), pa.string())
     table = {}

@@ -138,7 +138,7 @@ def test_fit_crowd_model__posteriors_go_by_the_labels_alone(n_subclasses):
 def test_aggregate__passes_that_do_not_settle_are_reported():
     rng = np.random.default_rng(3)
     log, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_labels=4)
-    with pytest.warns(pmf.ConvergenceWarning, match="max_passes = 1"):
+    with pytest.warns(pmf.errors.ConvergenceWarning, match="max_passes = 1"):
         found = pmf.crowd.aggregate(log, max_passes=1)
     assert (found.n_passes, found.converged) == (1, False)
 
@@ -259,7 +259,7 @@ def test_aggregate__labels_outside_the_classes_are_named_and_leave_tasks_blank()
         "worker": ["u", "v", "w"] * 10,
         "label": ["b"] * 3 + ["a", "a", "b"] * 8 + ["b"] * 3,
     }
-    with pytest.warns(pmf.SchemaWarning, match=r"14 of 30 labels, as 'b' of row 0"):
+    with pytest.warns(pmf.errors.SchemaWarning, match=r"14 of 30 labels, as 'b' of row 0"):
         found = pmf.crowd.aggregate(log, classes=["a"])
     assert found.labels["label"].to_pylist() == [None] + ["a"] * 8 + [None]
     assert found.labels["confidence"].to_pylist() == [None] + [1.0] * 8 + [None]
@@ -273,11 +273,11 @@ def test_summary__says_how_sure_one_may_be_and_known_labels_narrow_it():
     known = dict(enumerate(truth[:50].tolist()))
     gaps = []
     for found in (pmf.crowd.aggregate(table), pmf.crowd.aggregate(table, known=known)):
-        words = dict(found.summary().facts)["sureness"]
+        words = dict(found.summary().facts)["confidence"]
         assert words.startswith(f"{100 * found.confidence.mean():.0f} %")
         gaps.append(float(re.findall(r"take (\d+) points", words)[0]))
     # worth 25 known tasks: 50 more divide it by the root of three
     assert gaps == [9, 5]
     empty = pmf.crowd.aggregate({"task": [], "worker": [], "label": []}, classes=["a", "b"])
-    assert "sureness" not in dict(empty.summary().facts)
+    assert "confidence" not in dict(empty.summary().facts)
     assert empty.suspicious_workers == []

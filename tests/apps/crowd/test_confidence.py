@@ -129,7 +129,7 @@ def test_calibrate__known_classes_choose_power_and_shared_error():
 def test_calibrate__refuses_known_classes_that_do_not_fit():
     found = pmf.crowd.aggregate({"task": [1, 1, 2], "worker": list("aba"), "label": list("xyx")})
     with pytest.raises(
-        pmf.PmfError, match=r"known has shape \(3,\); give a class for each of 2 tasks"
+        pmf.PmfError, match=r"known has shape \(3,\); pass a class for each of 2 tasks"
     ):
         pmf.crowd.calibrate(found.log.block, found.posterior, 2, np.zeros(3, np.int64))
     with pytest.raises(pmf.PmfError, match="known has classes from -1 to 2; give 0 to 1"):
@@ -201,7 +201,7 @@ def test_calibrate__one_label_a_task_is_no_certainty_and_a_warning(workers):
     who = np.arange(400) % 20 if workers == "many" else np.zeros(400, int)
     table = {"task": np.arange(400), "worker": who, "label": label}
     for method in ("auto", "dawid_skene", "majority"):
-        with pytest.warns(pmf.IdentificationWarning, match="no task has 2 labels"):
+        with pytest.warns(pmf.errors.IdentificationWarning, match="no task has 2 labels"):
             found = pmf.crowd.aggregate(table, method)
         np.testing.assert_array_equal(found.codes, label)
         assert 0.6 < found.confidence.mean() < 0.9

@@ -125,9 +125,9 @@ def test_fit__matrix_with_tasks_that_have_names():
     assert labels.to_dict() == {"t1": "x", "t2": "y", "t3": "y"}
     with pytest.raises(SchemaError, match="a task twice in its index"):
         pmf.crowd.aggregate(pandas.concat([frame, frame]))
-    with pytest.raises(SchemaError, match=r"shape \(0, 3\); give one of shape"):
+    with pytest.raises(SchemaError, match=r"shape \(0, 3\); pass one of shape"):
         pmf.crowd.aggregate(np.empty((0, 3)))
-    with pytest.raises(SchemaError, match=r"shape \(3,\); give one of shape"):
+    with pytest.raises(SchemaError, match=r"shape \(3,\); pass one of shape"):
         pmf.crowd.aggregate(np.empty(3))
     # a log that lacks a column is no matrix
     with pytest.raises(SchemaError, match=r"columns \['worker'\] are absent"):

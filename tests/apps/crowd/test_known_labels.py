@@ -184,14 +184,14 @@ def test_evaluate__ignored_known_tasks_are_scored_as_others():
 def test_aggregate__passes_before_labels_are_known_are_counted():
     log, truth, tasks = draw(3)
     known = {int(task): int(truth[task]) for task in tasks}
-    with pytest.warns(pmf.ConvergenceWarning):
+    with pytest.warns(pmf.errors.ConvergenceWarning):
         found = aggregate(log, "balanced", known=known, max_passes=2)
     assert found.n_passes == 4
     assert aggregate(log, "mv_em", known=known).n_passes == 10
 
 
 # without known labels, a class that spammers choose has far more labels than tasks
-@pytest.mark.filterwarnings("ignore::pmflib.IdentificationWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.errors.IdentificationWarning")
 @pytest.mark.parametrize("method", [pytest.param("auto", marks=pytest.mark.slow), "dawid_skene"])
 def test_aggregate__one_in_twenty_known_labels_help_with_the_others(method):
     gains = []

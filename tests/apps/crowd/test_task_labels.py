@@ -95,7 +95,9 @@ def test_find_labels__equals_the_table_in_memory(crowd, log, workers, method):
     assert summary["power"] == pytest.approx(expected.calibration.power, abs=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:workers gave too few labels:pmflib.IdentificationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:workers gave too few labels:pmflib.errors.IdentificationWarning"
+)
 @pytest.mark.parametrize(("method", "em"), [("auto", True), ("robust", True), ("robust", False)])
 def test_find_labels__known_labels_equal_those_in_memory(crowd, tmp_path, log, workers, method, em):
     table, truth = log

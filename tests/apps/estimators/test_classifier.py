@@ -34,7 +34,7 @@ def people():
 @pytest.mark.parametrize("make", [lambda x: x, pl.from_pandas], ids=["pandas", "polars"])
 def test_fit__frames_with_missing_values(people, make):
     X, y = people
-    with pytest.warns(pmf.SchemaWarning, match="nothing"):
+    with pytest.warns(pmf.errors.SchemaWarning, match="nothing"):
         model = pmf.PMFClassifier(rank=3).fit(make(X), y)
     assert model.classes_.tolist() == ["maybe", "no", "yes"]
     assert model.feature_names_in_.tolist() == list(X.columns)
@@ -46,7 +46,7 @@ def test_fit__frames_with_missing_values(people, make):
 
 def test_predict__row_with_nothing_observed_gets_the_shares(people):
     X, y = people
-    with pytest.warns(pmf.SchemaWarning):
+    with pytest.warns(pmf.errors.SchemaWarning):
         model = pmf.PMFClassifier(rank=3).fit(X, y)
     nothing = X.iloc[:1].copy()
     nothing[:] = None
@@ -92,7 +92,7 @@ def test_predict__one_class():
 def test_predict__no_column_can_be_a_variable():
     X = pd.DataFrame({"id": [f"p{number}" for number in range(60)]})
     y = np.array([0, 1, 1] * 20)
-    with pytest.warns(pmf.SchemaWarning, match="id"):
+    with pytest.warns(pmf.errors.SchemaWarning, match="id"):
         model = pmf.PMFClassifier().fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X)[0], [1 / 3, 2 / 3], atol=0.05)
 
@@ -130,7 +130,7 @@ def test_pipeline__latent_states_as_features(people):
     X, y = people
     X = X.drop(columns="nothing")
     pipeline = make_pipeline(
-        FunctionTransformer(), pmf.PMFTransformer(rank=4), LogisticRegression()
+        FunctionTransformer(), pmf.apps.PMFTransformer(rank=4), LogisticRegression()
     )
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.8
 

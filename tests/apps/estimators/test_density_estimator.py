@@ -19,7 +19,7 @@ def rows():
 
 def test_score_samples__rows_that_fit_are_likelier(rows):
     frame = pd.DataFrame(rows)
-    density = pmf.PMFDensity(rank=2).fit(frame)
+    density = pmf.apps.PMFDensity(rank=2).fit(frame)
     mixed = pd.DataFrame(
         {name: np.roll(values, 7 * index) for index, (name, values) in enumerate(rows.items())}
     )
@@ -33,7 +33,7 @@ def test_score_samples__rows_that_fit_are_likelier(rows):
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_sample__rows_like_those_fitted(rows, make):
     frame = make(rows)
-    density = pmf.PMFDensity(rank=2, random_state=1).fit(frame)
+    density = pmf.apps.PMFDensity(rank=2, random_state=1).fit(frame)
     drawn = density.sample(2000, random_state=1)
     assert type(drawn) is type(frame)
     if not isinstance(frame, pa.Table):
@@ -49,28 +49,28 @@ def test_sample__rows_like_those_fitted(rows, make):
 
 def test_sample__array():
     table = np.repeat(np.random.default_rng(0).integers(0, 2, (200, 1)), 4, axis=1)
-    drawn = pmf.PMFDensity(rank=2).fit(table).sample(50)
+    drawn = pmf.apps.PMFDensity(rank=2).fit(table).sample(50)
     assert drawn.shape == (50, 4)
     assert drawn.dtype == table.dtype
     with pytest.raises(pmf.PmfError, match="n_samples"):
-        pmf.PMFDensity(rank=2).fit(table).sample(0)
+        pmf.apps.PMFDensity(rank=2).fit(table).sample(0)
 
 
 def test_cross_validation__finds_the_rank(rows):
     frame = pd.DataFrame(rows)
-    search = GridSearchCV(pmf.PMFDensity(members=1), {"rank": [1, 2]}, cv=3).fit(frame)
+    search = GridSearchCV(pmf.apps.PMFDensity(members=1), {"rank": [1, 2]}, cv=3).fit(frame)
     assert search.best_params_ == {"rank": 2}
 
 
 def test_fit__two_rows_and_one_column():
-    density = pmf.PMFDensity().fit([["a"], ["b"]])
+    density = pmf.apps.PMFDensity().fit([["a"], ["b"]])
     assert density.rank_ == 1
     np.testing.assert_allclose(np.exp(density.score_samples([["a"], ["b"]])), 0.5, atol=1e-6)
 
 
 def test_transformer__names_and_posteriors(rows):
     frame = pd.DataFrame(rows)
-    states = pmf.PMFTransformer(rank=3).set_output(transform="pandas").fit_transform(frame)
+    states = pmf.apps.PMFTransformer(rank=3).set_output(transform="pandas").fit_transform(frame)
     assert list(states.columns) == ["pmftransformer0", "pmftransformer1", "pmftransformer2"]
     np.testing.assert_allclose(states.sum(axis=1), 1)
     assert states.index.equals(frame.index)

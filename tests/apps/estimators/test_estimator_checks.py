@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import (
 
 import pmflib as pmf
 
-ESTIMATORS = (pmf.PMFClassifier, pmf.PMFDensity, pmf.PMFImputer, pmf.PMFTransformer)
+ESTIMATORS = (pmf.PMFClassifier, pmf.apps.PMFDensity, pmf.PMFImputer, pmf.apps.PMFTransformer)
 SKIPPED_WITHOUT_SCIPY_ARRAYS = "check_array_api_input"
 
 
@@ -37,11 +37,11 @@ def expect_failures(estimator):
 @parametrize_with_checks(
     [
         pmf.PMFClassifier(rank=3),
-        pmf.PMFDensity(rank=1, members=1),
+        pmf.apps.PMFDensity(rank=1, members=1),
         pmf.PMFImputer(rank=1, members=1),
-        pmf.PMFTransformer(rank=1),
+        pmf.apps.PMFTransformer(rank=1),
         pmf.PMFImputer(rank=1, members=1, dependence="tree"),
-        pmf.PMFTransformer(rank=3, method="traits", dimensions=0),
+        pmf.apps.PMFTransformer(rank=3, method="traits", dimensions=0),
     ],
     expected_failed_checks=expect_failures,
 )
@@ -54,7 +54,7 @@ def test_estimator__passes_the_checks_of_scikit_learn(estimator, check):
         check(estimator)
 
 
-@pytest.mark.parametrize("estimator", [pmf.PMFImputer(rank=2), pmf.PMFTransformer(rank=2)])
+@pytest.mark.parametrize("estimator", [pmf.PMFImputer(rank=2), pmf.apps.PMFTransformer(rank=2)])
 @pytest.mark.parametrize(
     "check",
     [

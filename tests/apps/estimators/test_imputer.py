@@ -147,7 +147,7 @@ def test_fit__column_without_a_value_passes_through(make):
         "c": [1, 2, 1] * 20,
         "one": ["z", None, "z"] * 20,
     }
-    with pytest.warns(pmf.SchemaWarning, match="'b'"):
+    with pytest.warns(pmf.errors.SchemaWarning, match="'b'"):
         imputer = pmf.PMFImputer(rank=2).fit(make(rows))
     filled = imputer.transform(make(rows))
     got = filled.to_pydict() if isinstance(filled, pa.Table) else {n: list(filled[n]) for n in rows}
@@ -171,7 +171,7 @@ def test_fit__nothing_but_missing():
 def test_transform__new_level_stays_and_counts_as_missing():
     frame = pd.DataFrame({"a": ["x", "y"] * 30, "b": ["u", "v"] * 30})
     imputer = pmf.PMFImputer(rank=2).fit(frame)
-    with pytest.warns(pmf.SchemaWarning, match="'a' has 'z'"):
+    with pytest.warns(pmf.errors.SchemaWarning, match="'a' has 'z'"):
         filled = imputer.transform(pd.DataFrame({"a": ["z", "x"], "b": ["u", None]}))
     assert filled["a"].tolist() == ["z", "x"]
     assert filled["b"].tolist() == ["u", "u"]
@@ -243,7 +243,7 @@ def test_transform__draws_are_of_refits_and_of_their_own_numbers():
 def test_fit__variable_that_no_row_holds_stays_missing():
     schema = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("u", "v"))))
     frame = pd.DataFrame({"a": ["x", "y", None] * 20, "b": [None] * 60})
-    with pytest.warns(pmf.SchemaWarning, match="'b'"):
+    with pytest.warns(pmf.errors.SchemaWarning, match="'b'"):
         imputer = pmf.PMFImputer(rank=2, schema=schema).fit(frame)
     for strategy in ("draw", "mode", "mean"):
         filled = imputer.set_params(strategy=strategy).transform(frame)

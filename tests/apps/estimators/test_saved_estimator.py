@@ -69,9 +69,9 @@ def test_load__imputer_with_draws_fills_the_same(tmp_path):
 @pytest.mark.parametrize("make", MAKERS)
 def test_load__density_draws_the_same(make, tmp_path):
     table = make(ROWS)
-    density = pmf.PMFDensity(rank=2).fit(table)
+    density = pmf.apps.PMFDensity(rank=2).fit(table)
     density.save(tmp_path / "density")
-    loaded = pmf.PMFDensity.load(tmp_path / "density")
+    loaded = pmf.apps.PMFDensity.load(tmp_path / "density")
     np.testing.assert_array_equal(loaded.score_samples(table), density.score_samples(table))
     drawn, again = density.sample(30), loaded.sample(30)
     assert type(drawn) is type(again)
@@ -101,9 +101,9 @@ def test_load__classifier_with_a_schema(classes, tmp_path):
 
 def test_load__transformer(tmp_path):
     table = pd.DataFrame(ROWS)
-    transformer = pmf.PMFTransformer(rank=2).fit(table)
+    transformer = pmf.apps.PMFTransformer(rank=2).fit(table)
     transformer.save(tmp_path / "states")
-    loaded = pmf.PMFTransformer.load(tmp_path / "states")
+    loaded = pmf.apps.PMFTransformer.load(tmp_path / "states")
     np.testing.assert_array_equal(loaded.transform(table), transformer.transform(table))
 
 
@@ -111,7 +111,7 @@ def test_load__what_is_none_of_the_class(tmp_path):
     imputer = pmf.PMFImputer(rank=2).fit(pd.DataFrame(ROWS))
     imputer.save(tmp_path / "imputer")
     with pytest.raises(StoreError, match="PMFImputer"):
-        pmf.PMFDensity.load(tmp_path / "imputer")
+        pmf.apps.PMFDensity.load(tmp_path / "imputer")
     imputer.model_.save(tmp_path / "bare")
     with pytest.raises(StoreError, match="JointPMF"):
         pmf.PMFImputer.load(tmp_path / "bare")

@@ -9,9 +9,9 @@ import pmflib as pmf
 from pmflib.families.forests.tree_pmf import TreePMF
 
 CLASSES = [
-    pmf.PMFDensity(rank=2, members=1, dependence="tree"),
+    pmf.apps.PMFDensity(rank=2, members=1, dependence="tree"),
     pmf.PMFImputer(rank=2, members=1, dependence="tree"),
-    pmf.PMFTransformer(rank=2, dependence="tree"),
+    pmf.apps.PMFTransformer(rank=2, dependence="tree"),
 ]
 
 
@@ -52,7 +52,7 @@ def test_fit__forests_are_those_of_fit_em(estimator, chain):
 
 def test_score__forest_is_more_probable_than_independence_within_states(chain):
     plain, tree = (
-        pmf.PMFDensity(rank=2, members=1, dependence=each).fit(chain[:700])
+        pmf.apps.PMFDensity(rank=2, members=1, dependence=each).fit(chain[:700])
         for each in ("none", "auto")
     )
     assert tree.score(chain[700:]) > plain.score(chain[700:]) + 0.05
@@ -93,7 +93,7 @@ def test_load__estimators_with_forests_and_traits(chain, ratings, trait_imputer,
 
 def test_fit__traits_are_those_of_fit_traits(ratings, trait_imputer):
     schema = trait_imputer.model_.schema
-    expected = pmf.fit_traits(ratings, schema, dimensions=0, n_states=60, rng=0).model
+    expected = pmf.families.fit_traits(ratings, schema, dimensions=0, n_states=60, rng=0).model
     assert trait_imputer.rank_ == 60
     np.testing.assert_array_equal(trait_imputer.model_.factors, expected.factors)
 
@@ -111,7 +111,7 @@ def test_transform__cells_of_traits_are_folded_in(ratings, trait_imputer):
 
 
 def test_transform__scores_on_traits(ratings):
-    transformer = pmf.PMFTransformer(rank=30, method="traits", dimensions=1).fit(ratings)
+    transformer = pmf.apps.PMFTransformer(rank=30, method="traits", dimensions=1).fit(ratings)
     scores = transformer.transform(ratings)
     model = transformer.model_
     np.testing.assert_array_equal(scores, model.traits(model.schema.encode(ratings)).scores)
@@ -121,7 +121,7 @@ def test_transform__scores_on_traits(ratings):
 
 
 def test_score_samples__density_of_traits_is_that_of_its_states(ratings):
-    density = pmf.PMFDensity(rank=40, method="traits", dimensions=0).fit(ratings)
+    density = pmf.apps.PMFDensity(rank=40, method="traits", dimensions=0).fit(ratings)
     model = density.model_
     expected = model.log_prob(model.schema.encode(ratings))
     np.testing.assert_array_equal(density.score_samples(ratings), expected)
@@ -130,9 +130,9 @@ def test_score_samples__density_of_traits_is_that_of_its_states(ratings):
 
 def test_fit__mistakes(chain):
     with pytest.raises(pmf.PmfError, match="method"):
-        pmf.PMFTransformer(method="trait").fit(chain)  # type: ignore[arg-type]
+        pmf.apps.PMFTransformer(method="trait").fit(chain)  # type: ignore[arg-type]
     with pytest.raises(pmf.PmfError, match="dependence"):
-        pmf.PMFDensity(method="traits", dependence="tree").fit(chain)
+        pmf.apps.PMFDensity(method="traits", dependence="tree").fit(chain)
     with pytest.raises(pmf.PmfError, match="dependence"):
         pmf.PMFClassifier(rank=2, dependence="forest").fit(chain[["v0"]], chain["v1"])  # type: ignore[arg-type]
     with pytest.raises(pmf.PmfError, match="dimensions"):

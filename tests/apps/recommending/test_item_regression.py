@@ -23,7 +23,7 @@ def make_model(schema=SCHEMA):
 
 
 def recommend(samples, *, model=None, counts=CODES, value="P(item>=2)", **options):
-    return pmf.recommend(model or make_model(), samples, value=value, counts=counts, **options)
+    return pmf.apps.recommend(model or make_model(), samples, value=value, counts=counts, **options)
 
 
 def list_holds(schema=SCHEMA, least=2):

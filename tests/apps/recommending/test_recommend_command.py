@@ -76,7 +76,7 @@ def test_recommend__is_the_library_for_every_user(home):
     assert (answer["samples"], answer["rows_quarantined"]) == (400, 2)
     found = polars.read_parquet(home / "recs.parquet").drop("row")
     rated = (CODES >= 0).any(axis=1)
-    expected = pmf.recommend(open_model(home)[1], CODES[rated], top=3).to_pandas()
+    expected = pmf.apps.recommend(open_model(home)[1], CODES[rated], top=3).to_pandas()
     names = np.array([f"u{user}" for user in np.flatnonzero(rated)])
     expected = expected.assign(sample=names[expected["row"]]).drop(columns="row")
     expected["item"] = expected["item"].astype(str)
@@ -107,7 +107,7 @@ def test_recommend__new_users(home):
     given = {"ann": {"v0": "2", "v3": "2"}, "bob": {"v1": "0"}, "eve": {}}
     answers = [given[who].get(f"v{n}") for who in given for n in range(6)]
     columns = {f"v{n}": answers[n::6] for n in range(6)}
-    expected = pmf.recommend(open_model(home)[1], columns, top=6, value="P(item>=2)")
+    expected = pmf.apps.recommend(open_model(home)[1], columns, top=6, value="P(item>=2)")
     assert found["item"].to_list() == expected["item"].to_pylist()
     np.testing.assert_allclose(found["value"], expected["value"], rtol=1e-12)
     # the number of ratings is that of the samples behind the model
@@ -152,7 +152,7 @@ def test_recommend__from_counts_is_the_library_with_the_stored_counts(home):
     run = find_last_run(Store(home / "store-p"), "p")
     counts = pmf.PairCounts.load(open_model(home)[0].locate(run.stages["counts"]) / "pairs")
     model = open_model(home)[1]
-    expected = pmf.recommend(model, CODES, value="P(item>=2)", counts=counts).to_pandas()
+    expected = pmf.apps.recommend(model, CODES, value="P(item>=2)", counts=counts).to_pandas()
     names = np.array([f"u{user}" for user in range(len(CODES))])
     expected = polars.from_pandas(
         expected.assign(sample=names[expected["row"]], item=expected["item"].astype(str))

@@ -63,7 +63,7 @@ def rank_slowly(values, seen, top):
 @pytest.mark.parametrize("exclude", ["seen", "none"])
 def test_recommend__is_the_sorted_prediction(value, levels, exclude):
     model, codes = make_model(), draw_codes()
-    found = pmf.recommend(model, codes, top=4, value=value, exclude=exclude)
+    found = pmf.apps.recommend(model, codes, top=4, value=value, exclude=exclude)
     slow = value_slowly(model, codes, np.array(levels, float))
     seen = codes >= 0 if exclude == "seen" else np.zeros(codes.shape, bool)
     for row in range(len(codes)):
@@ -85,17 +85,17 @@ def test_recommend__families_go_through_their_own_predictions(family):
     if family == "forest":
         model = pmf.fit_em(codes, make_model(), dependence="tree").model
     else:
-        model = pmf.fit_traits(
+        model = pmf.families.fit_traits(
             codes, make_schema(), dimensions=1, n_states=4, shrinkage=1.0, passes=2
         ).model
     few = codes[:12]
-    found = pmf.recommend(model, few, top=N_ITEMS, exclude="none")
+    found = pmf.apps.recommend(model, few, top=N_ITEMS, exclude="none")
     slow = value_slowly(model, few, np.array([1.0, 2.0, 3.0]))
     positions = [int(name[1:]) for name in found["item"].to_pylist()]
     expected = slow[found["row"].to_numpy(), positions]
     assert found["value"].to_numpy() == pytest.approx(expected, rel=1e-9)
     assert found.num_rows == few.size
-    unseen = pmf.recommend(model, few, top=N_ITEMS)
+    unseen = pmf.apps.recommend(model, few, top=N_ITEMS)
     kept = [
         few[row, int(name[1:])] < 0
         for row, name in zip(found["row"].to_pylist(), found["item"].to_pylist(), strict=True)
@@ -107,7 +107,7 @@ def test_recommend__families_go_through_their_own_predictions(family):
 
 def test_recommend__an_absent_answer_is_not_seen_and_does_not_count_as_a_value():
     model, codes = make_model(make_schema(absent="1")), draw_codes(least=0)
-    found = pmf.recommend(model, codes, top=N_ITEMS, value="P(item>=2)")
+    found = pmf.apps.recommend(model, codes, top=N_ITEMS, value="P(item>=2)")
     slow = value_slowly(model, codes, np.array([0.0, 1.0, 1.0]))
     for row in range(len(codes)):
         assert list_items(found, row) == rank_slowly(slow[row], codes[row] > 0, N_ITEMS)
@@ -115,7 +115,7 @@ def test_recommend__an_absent_answer_is_not_seen_and_does_not_count_as_a_value()
     assert found["value"].to_numpy() == pytest.approx(slow[found["row"].to_numpy(), positions])
     assert found["answers"].to_pylist() == (codes > 0).sum(axis=1)[found["row"]].tolist()
     # the mean of those who answer
-    rated = pmf.recommend(model, codes, top=N_ITEMS)
+    rated = pmf.apps.recommend(model, codes, top=N_ITEMS)
     weighed = value_slowly(model, codes, np.array([0.0, 2.0, 3.0])) / slow
     positions = [int(name[1:]) for name in rated["item"].to_pylist()]
     assert rated["value"].to_numpy() == pytest.approx(weighed[rated["row"].to_numpy(), positions])
@@ -124,17 +124,17 @@ def test_recommend__an_absent_answer_is_not_seen_and_does_not_count_as_a_value()
 def test_recommend__one_state_one_item_one_row():
     schema = pmf.Schema((pmf.Variable("m0", ("1", "2"), (1.0, 2.0)),))
     model = pmf.JointPMF(np.ones(1), np.array([[0.25], [0.75]]), schema)
-    found = pmf.recommend(model, np.array([[-1]]), top=20).to_pylist()
+    found = pmf.apps.recommend(model, np.array([[-1]]), top=20).to_pylist()
     assert found == [{"row": 0, "rank": 1, "item": "m0", "value": 1.75, "ratings": 0, "answers": 0}]
-    nothing = pmf.recommend(model, np.array([[1]]))
+    nothing = pmf.apps.recommend(model, np.array([[1]]))
     assert nothing.num_rows == 0
     assert nothing.column_names == ["row", "rank", "item", "value", "ratings", "answers"]
-    assert pmf.recommend(model, np.empty((0, 1), np.int8)).num_rows == 0
+    assert pmf.apps.recommend(model, np.empty((0, 1), np.int8)).num_rows == 0
 
 
 def test_recommend__samples_without_answers_get_the_marginals():
     model = make_model()
-    found = pmf.recommend(model, {"m4": [None, "3"]}, top=N_ITEMS)
+    found = pmf.apps.recommend(model, {"m4": [None, "3"]}, top=N_ITEMS)
     means = [model.marginal([n]) @ [1, 2, 3] for n in range(N_ITEMS)]
     assert list_items(found, 0) == [f"m{n}" for n in np.argsort(-np.array(means))]
     assert "m4" not in list_items(found, 1)
@@ -144,21 +144,25 @@ def test_recommend__limits():
     model, codes = make_model(), draw_codes()
     codes[:, 0] = -1
     codes[1, 0] = 2
-    chosen = {*pmf.recommend(model, codes, at_least=2)["item"].to_pylist()}
+    chosen = {*pmf.apps.recommend(model, codes, at_least=2)["item"].to_pylist()}
     assert chosen == {"m1", "m2", "m3", "m4", "m5"}
     ratings = {"m0": 100, "m1": 10}
-    assert {*pmf.recommend(model, codes, at_least=10, ratings=ratings)["item"].to_pylist()} == {
+    assert {
+        *pmf.apps.recommend(model, codes, at_least=10, ratings=ratings)["item"].to_pylist()
+    } == {
         "m0",
         "m1",
     }
-    left = pmf.recommend(model, codes, exclude=["m2"], items=["m1", "m2", "m3"])
+    left = pmf.apps.recommend(model, codes, exclude=["m2"], items=["m1", "m2", "m3"])
     assert {*left["item"].to_pylist()} == {"m1", "m3"}
     # a tenfold number of ratings costs one unit
-    penalised = pmf.recommend(model, codes, top=1, penalty=5.0, ratings=ratings, exclude="none")
+    penalised = pmf.apps.recommend(
+        model, codes, top=1, penalty=5.0, ratings=ratings, exclude="none"
+    )
     assert not {*penalised["item"].to_pylist()} & {"m0", "m1"}
     groups = {"m0": "a", "m1": "a", "m2": "a", "m3": "b", "m4": "b"}
-    found = pmf.recommend(model, codes, exclude="none", groups=groups, most_per_group=1)
-    free = pmf.recommend(model, codes, exclude="none", top=N_ITEMS)
+    found = pmf.apps.recommend(model, codes, exclude="none", groups=groups, most_per_group=1)
+    free = pmf.apps.recommend(model, codes, exclude="none", top=N_ITEMS)
     for row in range(len(codes)):
         taken, expected = set(), []
         for name in list_items(free, row):
@@ -218,7 +222,7 @@ def test_recommender__values_do_not_depend_on_the_batch():
 )
 def test_recommend__refusals(options, kind, name):
     with pytest.raises(kind, match=name):
-        pmf.recommend(make_model(), draw_codes(), **options)
+        pmf.apps.recommend(make_model(), draw_codes(), **options)
 
 
 def test_recommend__variable_without_numbers_has_no_expected_value():
@@ -227,12 +231,12 @@ def test_recommend__variable_without_numbers_has_no_expected_value():
     model = replace(model, schema=pmf.Schema((first, *model.schema.variables[1:])))
     codes = draw_codes()
     with pytest.raises(SchemaError, match="m0"):
-        pmf.recommend(model, codes)
-    assert "m0" not in pmf.recommend(model, codes, exclude=["m0"])["item"].to_pylist()
-    only = pmf.recommend(model, codes, items=["m0"], value="P(item=b)")
+        pmf.apps.recommend(model, codes)
+    assert "m0" not in pmf.apps.recommend(model, codes, exclude=["m0"])["item"].to_pylist()
+    only = pmf.apps.recommend(model, codes, items=["m0"], value="P(item=b)")
     assert {*only["item"].to_pylist()} == {"m0"}
     with pytest.raises(SchemaError, match="color"):
-        pmf.recommend(model, {"color": ["red"]})
+        pmf.apps.recommend(model, {"color": ["red"]})
 
 
 def test_recommender__ratings_that_limits_need():
@@ -245,7 +249,7 @@ def test_measure_recommendations():
         {"sample": ["a", "a", "b", "b", "d"], "rank": [1, 2, 1, 2, 1], "item": list("xyxzx")}
     )
     truth = {"sample": ["a", "b", "b", "c"], "item": ["y", "x", "q", "x"]}
-    measured = pmf.measure_recommendations(found, truth, 4)
+    measured = pmf.apps.measure_recommendations(found, truth, 4)
     second = 1 / math.log2(3)
     assert measured == {
         "hit_rate": pytest.approx(2 / 3),
@@ -255,6 +259,6 @@ def test_measure_recommendations():
         "samples": 3,
     }
     with pytest.raises(SchemaError, match="held_out"):
-        pmf.measure_recommendations(found, {"sample": [], "item": []}, 4)
+        pmf.apps.measure_recommendations(found, {"sample": [], "item": []}, 4)
     with pytest.raises(SchemaError, match="rank"):
-        pmf.measure_recommendations(found.drop_columns(["rank"]), truth, 4)
+        pmf.apps.measure_recommendations(found.drop_columns(["rank"]), truth, 4)

@@ -59,7 +59,7 @@ def read_bytes(folder):
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_score_file__every_row_with_its_origin(suffix, codes, tmp_path):
     log = write_log(tmp_path / f"log.{suffix}", codes)
-    account = pmf.score_file(
+    account = pmf.apps.score_file(
         MODEL,
         log,
         tmp_path / "scores.parquet",
@@ -89,7 +89,7 @@ def test_score_file__rows_that_do_not_fit(codes, tmp_path):
     lines[9] = b'"Ulm","no"'
     lines[12] = b'"Ulm\xff","no","1","x"'
     log.write_bytes(b"\n".join(lines))
-    account = pmf.score_file(
+    account = pmf.apps.score_file(
         MODEL, log, tmp_path / "out.csv", reference=REFERENCE, encoding="utf-8"
     )
     assert account["reasons"] == {"ragged": 1, "undecodable": 1}
@@ -111,7 +111,9 @@ def test_score_file__unknown_levels_are_missing_and_named(codes, tmp_path, monke
     # a number that is no level of an ordinal variable is in no bin
     texts["rating"][5], expected[5, 2] = "4", -1
     pyarrow.csv.write_csv(pa.table(texts), tmp_path / "log.csv")
-    account = pmf.score_file(MODEL, tmp_path / "log.csv", tmp_path / "out", reference=REFERENCE)
+    account = pmf.apps.score_file(
+        MODEL, tmp_path / "log.csv", tmp_path / "out", reference=REFERENCE
+    )
     assert (account["rows_in"], account["samples"], account["rows_quarantined"]) == (1000, 1000, 0)
     assert account["cells_made_missing"] == {"rating": 1, "town": 4}
     assert account["unknown_levels"] == {
@@ -131,7 +133,7 @@ def test_score_file__target_whose_labels_are_written_otherwise(sorting, codes, t
         text = text.replace(f',"{level}",', f',"{level}.",')
     log.write_text(text)
     out = tmp_path / "out.parquet"
-    account = pmf.score_file(
+    account = pmf.apps.score_file(
         MODEL, log, out, reference=REFERENCE, targets=["smokes"], keep=["smokes"], **sorting
     )
     assert (account["rows_in"], account["samples"], account["rows_quarantined"]) == (1000, 1000, 0)
@@ -158,7 +160,7 @@ def test_score_file__target_that_is_no_column(suffix, codes, tmp_path):
     else:
         pq.write_table(table, log)
     out = tmp_path / "out.parquet"
-    account = pmf.score_file(MODEL, log, out, reference=REFERENCE, targets=["smokes"])
+    account = pmf.apps.score_file(MODEL, log, out, reference=REFERENCE, targets=["smokes"])
     assert account["targets_absent"] == {"smokes": [log.name]}
     assert account["measures"]["smokes"] == {"judged": 0, "truth_missing": 1000}
     expected = MODEL.score(np.where([0, 1, 0], -1, codes), ["smokes"], reference=REFERENCE)
@@ -166,7 +168,7 @@ def test_score_file__target_that_is_no_column(suffix, codes, tmp_path):
     for name in ("smokes.label", "smokes.probability", "log_prob"):
         assert found[name].to_pylist() == expected[name].to_pylist(), name
     with pytest.raises(SchemaError, match="'smokes'"):
-        pmf.score_file(MODEL, log, tmp_path / "other.parquet", reference=REFERENCE)
+        pmf.apps.score_file(MODEL, log, tmp_path / "other.parquet", reference=REFERENCE)
 
 
 @pytest.mark.parametrize("sorting", [{}, {"sample": "who"}])
@@ -182,14 +184,16 @@ def test_score_file__column_that_is_not_understood(output, sorting, codes, tmp_p
     bad.write_text(text)
     n_given = (codes[:, 0] >= 0).sum()
     with pytest.raises(SchemaError) as caught:
-        pmf.score_file(MODEL, tmp_path / "log", tmp_path / output, reference=REFERENCE, **sorting)
+        pmf.apps.score_file(
+            MODEL, tmp_path / "log", tmp_path / output, reference=REFERENCE, **sorting
+        )
     said = str(caught.value)
     assert all(each in said for each in ("later.csv", f"{n_given} values", "'town'", "Köln"))
     # nothing that may be taken for scores
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log"]
     # one that is understood is enough
     bad.write_text(text.replace("in Ulm", "Ulm"))
-    account = pmf.score_file(
+    account = pmf.apps.score_file(
         MODEL, tmp_path / "log", tmp_path / output, reference=REFERENCE, **sorting
     )
     assert account["samples"] == account["rows_in"] == 2000
@@ -203,13 +207,13 @@ def test_score_file__most_rows_do_not_fit(codes, tmp_path):
         lines[row] += ',"one more"'
     log.write_text("\n".join(lines))
     with pytest.raises(SchemaError) as caught:
-        pmf.score_file(MODEL, log, tmp_path / "out.parquet", **reading)
+        pmf.apps.score_file(MODEL, log, tmp_path / "out.parquet", **reading)
     said = str(caught.value)
     assert all(each in said for each in ("log.csv", "51 of 100", "ragged", "'town'"))
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
     lines[2] = lines[2].removesuffix(',"one more"')
     log.write_text("\n".join(lines))
-    account = pmf.score_file(MODEL, log, tmp_path / "out.parquet", **reading)
+    account = pmf.apps.score_file(MODEL, log, tmp_path / "out.parquet", **reading)
     assert (account["samples"], account["rows_quarantined"]) == (50, 50)
 
 
@@ -219,7 +223,7 @@ def test_score_file__most_answers_are_of_no_variable(tmp_path):
     reading: dict[str, Any] = {"sample": "who", "variable": "what", "value": "answer"}
     reading |= {"layout": "long", "reference": REFERENCE}
     with pytest.raises(SchemaError, match="'what'"):
-        pmf.score_file(MODEL, tmp_path / "log.csv", tmp_path / "out", **reading)
+        pmf.apps.score_file(MODEL, tmp_path / "log.csv", tmp_path / "out", **reading)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -234,7 +238,7 @@ def test_score_file__numbers_outside_the_bins_are_in_the_nearest(suffix, tmp_pat
     else:
         pq.write_table(pa.table(given), tmp_path / "log.parquet")
     out = tmp_path / "out.parquet"
-    account = pmf.score_file(
+    account = pmf.apps.score_file(
         model, tmp_path / f"log.{suffix}", out, keep=["age"], reference=ReferenceScores.draw(model)
     )
     assert pq.read_table(out)["age"].to_pylist() == ["young", "old", "middle", None]
@@ -257,7 +261,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
     for threads in (1, 2, 5):
         monkeypatch.setattr(file_scoring, "count_processors", lambda n=threads: n)
         out = tmp_path / f"out{threads}"
-        account = pmf.score_file(MODEL, tmp_path / "log", out, reference=REFERENCE)
+        account = pmf.apps.score_file(MODEL, tmp_path / "log", out, reference=REFERENCE)
         assert (account["samples"], account["parts"]) == (1500, len(read_bytes(out)))
         found.append(read_bytes(out))
     assert found[0] == found[1] == found[2]
@@ -265,7 +269,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
     whole = pa.concat_tables(pq.read_table(tmp_path / "out1" / name) for name in found[0])
     assert whole["row"].to_pylist() == [*range(1, 1001), *range(1, 201), *range(1, 301)]
     monkeypatch.setattr(file_scoring, "map_items", with_client(thread_client))
-    pmf.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
+    pmf.apps.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
     assert read_bytes(tmp_path / "out") == found[0]
 
 
@@ -284,7 +288,7 @@ def test_score_file__goes_on_where_it_stopped(suffix, codes, tmp_path, monkeypat
     log = write_log(tmp_path / f"log.{suffix}", codes)
     if suffix == "csv":
         log.write_bytes(log.read_bytes().replace(b'"p7', b'"p"7'))
-    whole = pmf.score_file(MODEL, log, tmp_path / "whole", reference=REFERENCE)
+    whole = pmf.apps.score_file(MODEL, log, tmp_path / "whole", reference=REFERENCE)
     # between two parts: the only place where nothing is left of a part under way
     write = score_parts._write_part
     for stop in range(4):
@@ -300,11 +304,11 @@ def test_score_file__goes_on_where_it_stopped(suffix, codes, tmp_path, monkeypat
 
         monkeypatch.setattr(score_parts, "_write_part", fail)
         with pytest.raises(KeyboardInterrupt):
-            pmf.score_file(MODEL, log, out, reference=REFERENCE)
+            pmf.apps.score_file(MODEL, log, out, reference=REFERENCE)
         monkeypatch.setattr(score_parts, "_write_part", write)
         before = read_bytes(out)
         assert len([name for name in before if "/" not in name]) == stop
-        again = pmf.score_file(MODEL, log, out, reference=REFERENCE)
+        again = pmf.apps.score_file(MODEL, log, out, reference=REFERENCE)
         assert read_bytes(out) == read_bytes(tmp_path / "whole")
         assert again | {"output": "", "quarantine": ""} == whole | {"output": "", "quarantine": ""}
 
@@ -315,11 +319,11 @@ def test_score_file__refuses_to_write_among_the_files_that_it_reads(codes, tmp_p
     before = log.read_bytes()
     for data, output in ((log, log), (log.parent, log.with_name("scores.csv"))):
         with pytest.raises(ConfigError):
-            pmf.score_file(MODEL, data, output, reference=REFERENCE)
+            pmf.apps.score_file(MODEL, data, output, reference=REFERENCE)
     assert [*log.parent.iterdir()] == [log]
     assert log.read_bytes() == before
     assert (
-        pmf.score_file(MODEL, log, log.with_name("scores.csv"), reference=REFERENCE)["samples"]
+        pmf.apps.score_file(MODEL, log, log.with_name("scores.csv"), reference=REFERENCE)["samples"]
         == 10
     )
 
@@ -327,16 +331,18 @@ def test_score_file__refuses_to_write_among_the_files_that_it_reads(codes, tmp_p
 def test_score_file__done_once(codes, tmp_path, monkeypatch):
     log = write_log(tmp_path / "log.csv", codes)
     for name in ("folder", "one.parquet", "one.csv"):
-        account = pmf.score_file(MODEL, log, tmp_path / name, reference=REFERENCE)
+        account = pmf.apps.score_file(MODEL, log, tmp_path / name, reference=REFERENCE)
         with monkeypatch.context() as patch:
             patch.setattr(file_scoring, "score_sources", None)
-            assert pmf.score_file(MODEL, log, tmp_path / name, reference=REFERENCE) == account
+            assert pmf.apps.score_file(MODEL, log, tmp_path / name, reference=REFERENCE) == account
     assert not list(tmp_path.glob(".*.parts"))
     # other rows: a file is made again, and a folder is not touched
     write_log(log, codes[:10])
-    assert pmf.score_file(MODEL, log, tmp_path / "one.csv", reference=REFERENCE)["samples"] == 10
+    assert (
+        pmf.apps.score_file(MODEL, log, tmp_path / "one.csv", reference=REFERENCE)["samples"] == 10
+    )
     with pytest.raises(ConfigError):
-        pmf.score_file(MODEL, log, tmp_path / "folder", reference=REFERENCE)
+        pmf.apps.score_file(MODEL, log, tmp_path / "folder", reference=REFERENCE)
 
 
 @pytest.mark.parametrize("layout", ["long", "wide"])
@@ -355,7 +361,9 @@ def test_score_file__rows_that_are_sorted_into_samples(layout, codes, tmp_path):
         ]
         log.write_text("\n".join(["who,what,answer", *lines, "p1,unheard,1"]))
         reading = {"layout": "long", "sample": "who", "variable": "what", "value": "answer"}
-    account = pmf.score_file(MODEL, log, tmp_path / "out.parquet", reference=REFERENCE, **reading)
+    account = pmf.apps.score_file(
+        MODEL, log, tmp_path / "out.parquet", reference=REFERENCE, **reading
+    )
     assert account["rows_in"] == account["rows_encoded"] + account["rows_quarantined"]
     table = pq.read_table(tmp_path / "out.parquet").sort_by("sample")
     own = np.array([int(name[1:]) for name in table["sample"].to_pylist()])
@@ -378,7 +386,7 @@ def test_score_file__answers_that_are_left_out_are_in_the_account(tmp_path):
         "variable": "what",
         "value": "answer",
     }
-    account = pmf.score_file(model, tmp_path / "log.csv", tmp_path / "out", **reading)
+    account = pmf.apps.score_file(model, tmp_path / "log.csv", tmp_path / "out", **reading)
     found = [account[f"rows_{key}"] for key in ("in", "encoded", "left_out", "quarantined")]
     assert found == [3, 1, 1, 1]
 
@@ -394,16 +402,16 @@ def test_score_file__file_that_changes_meanwhile(codes, tmp_path, monkeypatch):
 
     monkeypatch.setattr(score_parts, "score_chunk", change)
     with pytest.raises(SourceError):
-        pmf.score_file(MODEL, log, tmp_path / "out.parquet", reference=REFERENCE)
+        pmf.apps.score_file(MODEL, log, tmp_path / "out.parquet", reference=REFERENCE)
     assert not (tmp_path / "out.parquet").exists()
 
 
 def test_score_file__refuses_what_does_not_fit(codes, tmp_path):
     (tmp_path / "other.csv").write_text("town,smoke,rating\nUlm,no,1\n")
     with pytest.raises(SchemaError, match="'smoke'"):
-        pmf.score_file(MODEL, tmp_path / "other.csv", tmp_path / "out", reference=REFERENCE)
+        pmf.apps.score_file(MODEL, tmp_path / "other.csv", tmp_path / "out", reference=REFERENCE)
     with pytest.raises(SourceError, match=r"none\.csv"):
-        pmf.score_file(MODEL, tmp_path / "none.csv", tmp_path / "out", reference=REFERENCE)
+        pmf.apps.score_file(MODEL, tmp_path / "none.csv", tmp_path / "out", reference=REFERENCE)
 
 
 def test_score_file__empty_files(tmp_path):
@@ -411,7 +419,7 @@ def test_score_file__empty_files(tmp_path):
     (tmp_path / "log").mkdir()
     write_log(tmp_path / "log" / "a.csv", nothing)
     write_log(tmp_path / "log" / "b.parquet", nothing)
-    account = pmf.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
+    account = pmf.apps.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
     assert (account["rows_in"], account["samples"], account["parts"]) == (0, 0, 2)
     assert pq.read_table(tmp_path / "out").num_rows == 0
     assert json.loads((tmp_path / "out" / "_scores.json").read_text())["account"] == account
@@ -442,9 +450,9 @@ def test_score_file__file_that_cannot_be_read(damage, codes, tmp_path):
         broken[len(broken) // 3 : len(broken) // 2] = bytes(len(broken) // 2 - len(broken) // 3)
     (tmp_path / "log" / "b.parquet").write_bytes(broken)
     with pytest.raises(SourceError, match=r"b\.parquet"):
-        pmf.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
+        pmf.apps.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
     more: dict[str, Any] = {"reference": REFERENCE, "on_unreadable_file": "skip"}
-    found = pmf.score_file(MODEL, tmp_path / "log", tmp_path / "o", **more)
+    found = pmf.apps.score_file(MODEL, tmp_path / "log", tmp_path / "o", **more)
     assert list(found["files_skipped"]) == ["b.parquet"]
     assert found["samples"] == 2000
     table = pq.read_table(tmp_path / "o")

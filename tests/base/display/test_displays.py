@@ -111,7 +111,7 @@ def test_summary__fit_has_its_notes_and_what_was_compared(codes):
     assert "chosen" in text
     assert "details" in reader.tags
     assert all(note in reader.texts for note in result.notes)
-    choice = pmf.select_rank(pmf.count_pairs(codes, [2] * 4))
+    choice = pmf.fits.select_rank(pmf.count_pairs(codes, [2] * 4))
     assert len(repr(choice)) < 300
     assert choice.reason in show_both(choice)[0].texts
 

@@ -169,7 +169,7 @@ def test_plot_convergence__both_curves_and_the_pass_taken():
     ax = result.plot_convergence()
     assert ax.lines[0].get_ydata().tolist() == list(result.log_likelihoods)
     assert ax.get_xlabel() == "pass of EM"
-    choice = pmf.select_rank(pmf.count_pairs(codes, schema, n_folds=8))
+    choice = pmf.fits.select_rank(pmf.count_pairs(codes, schema, n_folds=8))
     figure = choice.plot()
     assert f"chosen: {choice.rank}" in texts_of(figure.texts)
     assert set(figure.lines[0].get_xdata()) == {

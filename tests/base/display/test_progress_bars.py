@@ -40,13 +40,15 @@ def counts(codes):
 CALLS = {
     "fit": lambda codes, counts: pmf.fit(counts, 2),
     "fit_em": lambda codes, counts: pmf.fit_em(codes, rank=2, max_passes=20),
-    "fit_triples": lambda codes, counts: pmf.fit_triples(pmf.count_triples(codes, [2] * 4), 2),
-    "distil": lambda codes, counts: pmf.distil(
+    "fit_triples": lambda codes, counts: pmf.fits.fit_triples(
+        pmf.counts.count_triples(codes, [2] * 4), 2
+    ),
+    "distil": lambda codes, counts: pmf.fits.distil(
         pmf.fit(counts, 2, method="spa").model, 2, n_samples=500, max_passes=20
     ),
-    "select_rank": lambda codes, counts: pmf.select_rank(counts, ranks=[1, 2]),
+    "select_rank": lambda codes, counts: pmf.fits.select_rank(counts, ranks=[1, 2]),
     "aggregate": lambda codes, counts: pmf.crowd.aggregate(LABELS),
-    "class_regression": lambda codes, counts: pmf.class_regression(
+    "class_regression": lambda codes, counts: pmf.inference.class_regression(
         pmf.fit(counts, 2).model, codes, {"x": np.linspace(0, 1, 300)}
     ),
 }
@@ -56,7 +58,7 @@ CALLS = {
 def test_progress__reports_start_steps_and_end(name, codes, counts):
     seen = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+        warnings.simplefilter("ignore", pmf.errors.ConvergenceWarning)
         with pmf.progress(seen.append):
             CALLS[name](codes, counts)
         silent = list(seen)

@@ -47,7 +47,7 @@ def test_standard_errors__of_forests():
     codes = model.sample(4000, 0)
     with pytest.warns(IdentificationWarning):
         # the truth is not the maximum for these samples
-        found = pmf.standard_errors(model, codes)
+        found = pmf.inference.standard_errors(model, codes)
     assert found.method == "products of scores"
     assert found["tables"].errors.shape == (forest.n_entries,)
     assert found["factors"].errors.shape == model.factors.shape

@@ -28,7 +28,7 @@ def draw(n_rows=1200, seed=0, differs=True):
 @pytest.fixture(scope="module")
 def found():
     codes, group = draw()
-    return pmf.fit_groups(codes, group, 2, schema=SCHEMA)
+    return pmf.families.fit_groups(codes, group, 2, schema=SCHEMA)
 
 
 def test_fit_groups__says_which_variable_differs(found):
@@ -60,7 +60,7 @@ def test_fit_groups__patterns_are_nested_and_hold_what_they_say(found):
 
 def test_fit_groups__none_equal_are_separate_fits():
     codes, group = draw()
-    found = pmf.fit_groups(codes, group, 2, schema=SCHEMA, free=[])
+    found = pmf.families.fit_groups(codes, group, 2, schema=SCHEMA, free=[])
     total = 0.0
     for name in NAMES:
         own = codes[group == name]
@@ -81,7 +81,7 @@ def test_fit_groups__none_equal_are_separate_fits():
 
 def test_fit_groups__all_equal_is_the_pooled_fit_with_the_group_as_a_variable():
     codes, group = draw()
-    found = pmf.fit_groups(codes, group, 2, schema=SCHEMA, free=[])
+    found = pmf.families.fit_groups(codes, group, 2, schema=SCHEMA, free=[])
     pooled = pmf.Schema((*SCHEMA, pmf.Variable("group", ("at", "ch"))))
     member = (group == "ch").astype(int)
     result = pmf.fit_em(
@@ -105,13 +105,13 @@ def test_fit_groups__all_equal_is_the_pooled_fit_with_the_group_as_a_variable():
 def test_fit_groups__rows_without_a_group_are_left_out_and_one_group_is_refused():
     codes, group = draw(300)
     known = [None if place < 10 else name for place, name in enumerate(group)]
-    found = pmf.fit_groups(codes, known, 1, schema=SCHEMA, free=["v0"])
+    found = pmf.families.fit_groups(codes, known, 1, schema=SCHEMA, free=["v0"])
     assert found.n_left_out == 10
     assert sum(found.sizes) == 290
     with pytest.raises(pmf.PmfError, match="group"):
-        pmf.fit_groups(codes, ["a"] * 300, 1, schema=SCHEMA)
+        pmf.families.fit_groups(codes, ["a"] * 300, 1, schema=SCHEMA)
     with pytest.raises(pmf.PmfError, match="group"):
-        pmf.fit_groups(codes, group[1:], 1, schema=SCHEMA)
+        pmf.families.fit_groups(codes, group[1:], 1, schema=SCHEMA)
 
 
 def test_fit_groups__draws_groups_side_by_side(found):

@@ -24,7 +24,7 @@ def _many_groups(monkeypatch):
 
 @pytest.fixture
 def stored(tmp_path):
-    return pmf.StoredSamples(
+    return pmf.em.StoredSamples(
         write_partition(tmp_path, CODES, TRUTH.schema, block_rows=60), TRUTH.schema
     )
 
@@ -40,10 +40,10 @@ def are_equal(one, other):
 def test_stored_samples__same_bits_on_workers_and_nearly_those_in_memory(
     stored, thread_client, spare_bytes
 ):
-    alone = pmf.fit_transitions(stored, 3, **OPTIONS)
+    alone = pmf.families.fit_transitions(stored, 3, **OPTIONS)
     mapped = stored.with_client(thread_client).with_spare(spare_bytes)
-    assert are_equal(pmf.fit_transitions(mapped, 3, **OPTIONS), alone)
-    loaded = pmf.fit_transitions(CODES, 3, schema=TRUTH.schema, **OPTIONS)
+    assert are_equal(pmf.families.fit_transitions(mapped, 3, **OPTIONS), alone)
+    loaded = pmf.families.fit_transitions(CODES, 3, schema=TRUTH.schema, **OPTIONS)
     assert alone.training.log_likelihood == pytest.approx(loaded.training.log_likelihood, rel=1e-6)
     assert alone.training.entropy == pytest.approx(loaded.training.entropy, rel=1e-4)
 
@@ -51,13 +51,13 @@ def test_stored_samples__same_bits_on_workers_and_nearly_those_in_memory(
 def test_validation__of_another_fold_chooses_the_number_of_states(tmp_path):
     blocks = write_partition(tmp_path, CODES, TRUTH.schema, block_rows=60)
     training, held_out = split_folds(blocks, TRUTH.schema)
-    result = pmf.fit_transitions(training, "auto", validation=held_out, **OPTIONS)
+    result = pmf.families.fit_transitions(training, "auto", validation=held_out, **OPTIONS)
     assert result.held_out_score.n_rows == held_out.n_rows
     expected = result.model.log_prob(held_out.read_codes()).mean()
     assert result.held_out_score.per_row == pytest.approx(expected, rel=1e-12)
     assert result.comparison.chosen.settings["n_states"] == result.model.n_states
     with pytest.raises(pmf.PmfError, match="give validation"):
-        pmf.fit_transitions(training, "auto", **OPTIONS)
+        pmf.families.fit_transitions(training, "auto", **OPTIONS)
 
 
 def test_checkpoint__resumes_to_the_same_bits_and_refuses_another_fit(
@@ -74,27 +74,29 @@ def test_checkpoint__resumes_to_the_same_bits_and_refuses_another_fit(
             raise Stop
 
     folder = tmp_path / "work"
-    whole = pmf.fit_transitions(stored, 3, **OPTIONS)
+    whole = pmf.families.fit_transitions(stored, 3, **OPTIONS)
     monkeypatch.setattr(transitions, "report_step", stop)
     with pytest.raises(Stop):
-        pmf.fit_transitions(stored, 3, checkpoint=folder, **OPTIONS)
+        pmf.families.fit_transitions(stored, 3, checkpoint=folder, **OPTIONS)
     n_before = len(passes)
-    resumed = pmf.fit_transitions(stored, 3, checkpoint=folder, **OPTIONS)
+    resumed = pmf.families.fit_transitions(stored, 3, checkpoint=folder, **OPTIONS)
     assert are_equal(resumed, whole)
     assert resumed.starts == whole.starts
     # the first start is not made again
     assert "start 2" in passes[n_before]
     with pytest.raises(pmf.PmfError, match="checkpoint"):
-        pmf.fit_transitions(stored, 3, checkpoint=folder, homogeneous=False, **OPTIONS)
+        pmf.families.fit_transitions(stored, 3, checkpoint=folder, homogeneous=False, **OPTIONS)
 
 
 def test_validation__of_another_schema_is_refused(stored, tmp_path):
     other = pmf.Schema.from_cardinalities([3, 3, 3] * 3)
     blocks = write_partition(tmp_path / "other", CODES, other, block_rows=60)
     with pytest.raises(SchemaError, match="different schemas"):
-        pmf.fit_transitions(stored, 2, validation=pmf.StoredSamples(blocks, other), **OPTIONS)
+        pmf.families.fit_transitions(
+            stored, 2, validation=pmf.em.StoredSamples(blocks, other), **OPTIONS
+        )
 
 
 def test_weights_in_memory__are_refused_for_stored_samples(stored):
     with pytest.raises(pmf.PmfError, match="samples are stored"):
-        pmf.fit_transitions(stored, 2, weight=np.ones(700), **OPTIONS)
+        pmf.families.fit_transitions(stored, 2, weight=np.ones(700), **OPTIONS)

@@ -44,11 +44,11 @@ def test_errors__are_the_spread_of_estimates():
     estimates, errors, covered = [], [], []
     for seed in range(40):
         codes = draw_panel(TRUTH, 600, seed, missed=0.1)
-        model = pmf.fit_transitions(
+        model = pmf.families.fit_transitions(
             codes, 2, waves=4, n_starts=1, pseudo_count=0.0, schema=TRUTH.schema
         ).model
         order = match_factors(TRUTH.initial, TRUTH.emissions, model.initial, model.emissions)
-        found = pmf.standard_errors(model, codes)
+        found = pmf.inference.standard_errors(model, codes)
         assert found.distance < 0.2
         moved = found["transitions"]
         at = order[:, None], order
@@ -64,11 +64,11 @@ def test_errors__are_the_spread_of_estimates():
 def test_one_wave__has_the_errors_of_latent_classes():
     truth = make_model(n_states=2, n_waves=1, sizes=(3, 3, 3, 3), seed=8)
     codes = truth.sample(900, 1)
-    model = pmf.fit_transitions(
+    model = pmf.families.fit_transitions(
         codes, 2, waves=1, schema=truth.schema, pseudo_count=0.0, tol=1e-10
     ).model
-    ours = pmf.standard_errors(model, codes)
-    classes = pmf.standard_errors(model.wave(0), codes)
+    ours = pmf.inference.standard_errors(model, codes)
+    classes = pmf.inference.standard_errors(model.wave(0), codes)
     assert ours["initial"].errors == pytest.approx(classes["prior"].errors, rel=0.15)
     known = classes["factors"].errors > 0
     assert ours["emissions"].errors[known] == pytest.approx(
@@ -79,11 +79,14 @@ def test_one_wave__has_the_errors_of_latent_classes():
 def test_stored_samples__have_the_same_errors(tmp_path, monkeypatch):
     monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
     codes = draw_panel(TRUTH, 500)
-    stored = pmf.StoredSamples(
+    stored = pmf.em.StoredSamples(
         write_partition(tmp_path, codes, TRUTH.schema, block_rows=60), TRUTH.schema
     )
-    model = pmf.fit_transitions(stored, 2, waves=4, n_starts=1).model
-    one, other = pmf.standard_errors(model, stored), pmf.standard_errors(model, codes)
+    model = pmf.families.fit_transitions(stored, 2, waves=4, n_starts=1).model
+    one, other = (
+        pmf.inference.standard_errors(model, stored),
+        pmf.inference.standard_errors(model, codes),
+    )
     for name in ("initial", "transitions", "emissions"):
         assert one[name].errors.shape == getattr(model, name).shape
         np.testing.assert_allclose(one[name].errors, other[name].errors, rtol=1e-6)
@@ -92,18 +95,18 @@ def test_stored_samples__have_the_same_errors(tmp_path, monkeypatch):
 
 def test_undetermined_parameters__have_no_errors_and_are_named():
     codes = np.random.default_rng(0).integers(0, 2, (300, 3)).astype(np.int8)
-    model = pmf.fit_transitions(codes, 3, waves=3, n_starts=1).model
-    with pytest.warns(pmf.IdentificationWarning, match="not determined by the samples"):
-        found = pmf.standard_errors(model, codes)
+    model = pmf.families.fit_transitions(codes, 3, waves=3, n_starts=1).model
+    with pytest.warns(pmf.errors.IdentificationWarning, match="not determined by the samples"):
+        found = pmf.inference.standard_errors(model, codes)
     assert np.isnan(found["emissions"].errors).any()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert "not determined" in repr(pmf.standard_errors(model, codes).summary())
+        assert "not determined" in repr(pmf.inference.standard_errors(model, codes).summary())
 
 
 def test_designs__are_refused_for_transitions():
     codes = draw_panel(TRUTH, 100)
-    model = pmf.fit_transitions(codes, 2, waves=4, n_starts=1).model
-    design = pmf.SurveyDesign(weight=np.ones(100))
+    model = pmf.families.fit_transitions(codes, 2, waves=4, n_starts=1).model
+    design = pmf.surveys.SurveyDesign(weight=np.ones(100))
     with pytest.raises(pmf.PmfError, match="design"):
-        pmf.standard_errors(model, codes, design)
+        pmf.inference.standard_errors(model, codes, design)

@@ -29,7 +29,7 @@ def compare(found, truth):
 
 def test_fit__recovers_a_planted_chain_through_gaps():
     codes = draw_panel(PLANTED, 6000)
-    result = pmf.fit_transitions(codes, 3, waves=4, n_starts=3)
+    result = pmf.families.fit_transitions(codes, 3, waves=4, n_starts=3)
     assert result.converged
     assert max(compare(result.model, PLANTED)) < 0.05
     assert result.training.per_row >= PLANTED.log_prob(codes).mean() - 1e-6
@@ -40,9 +40,9 @@ def test_fit__recovers_a_planted_chain_through_gaps():
 def test_fit__recovers_tables_that_differ_between_waves(flags):
     truth = make_model(n_states=2, n_waves=3, sizes=(4, 3, 3), seed=3, **flags)
     codes = draw_panel(truth, 8000, missed=0.1)
-    result = pmf.fit_transitions(codes, 2, waves=3, n_starts=3, **flags)
+    result = pmf.families.fit_transitions(codes, 2, waves=3, n_starts=3, **flags)
     assert max(compare(result.model, truth)) < 0.07
-    equal = pmf.fit_transitions(codes, 2, waves=3, n_starts=3)
+    equal = pmf.families.fit_transitions(codes, 2, waves=3, n_starts=3)
     assert result.training.bic < equal.training.bic
 
 
@@ -50,7 +50,7 @@ def test_fit__recovers_tables_that_differ_between_waves(flags):
 @pytest.mark.parametrize("flags", [{}, {"homogeneous": False, "invariant": False}], ids=str)
 def test_loss__never_rises(pseudo_count, flags):
     codes = draw_panel(PLANTED, 300, missed=0.4)
-    result = pmf.fit_transitions(
+    result = pmf.families.fit_transitions(
         codes, 4, waves=4, n_starts=2, pseudo_count=pseudo_count, max_passes=60, **flags
     )
     losses = np.array(result.loss_history)
@@ -95,7 +95,9 @@ def test_entropy__is_that_of_all_paths_with_waves_after_the_last_answer(flags):
     # drop-outs, one of whom never answered
     for row in range(30):
         codes[row, 4 * (row % 4) :] = -1
-    result = pmf.fit_transitions(codes, 2, waves=4, n_starts=1, schema=PLANTED.schema, **flags)
+    result = pmf.families.fit_transitions(
+        codes, 2, waves=4, n_starts=1, schema=PLANTED.schema, **flags
+    )
     entropy = n_rows = 0.0
     for row in codes:
         if (row >= 0).any():
@@ -152,7 +154,7 @@ def test_one_wave__is_latent_classes():
     ids=["one variable", "one row", "nothing observed", "gaps", "one level"],
 )
 def test_small_panels__have_a_model(codes, waves, n_states):
-    result = pmf.fit_transitions(codes, n_states, waves=waves, n_starts=2)
+    result = pmf.families.fit_transitions(codes, n_states, waves=waves, n_starts=2)
     assert np.isfinite(result.training.log_likelihood)
     assert np.isfinite(result.model.posterior(codes)).all()
     assert result.training.n_rows == (codes >= 0).any(axis=1).sum()
@@ -164,7 +166,7 @@ def test_people_without_answers__change_nothing_but_their_number():
     codes = codes[(codes >= 0).any(axis=1)]
     more = np.concatenate([codes, np.full((50, codes.shape[1]), -1, codes.dtype)])
     one, other = (
-        pmf.fit_transitions(each, 2, waves=4, n_starts=1, schema=PLANTED.schema, tol=1e-10)
+        pmf.families.fit_transitions(each, 2, waves=4, n_starts=1, schema=PLANTED.schema, tol=1e-10)
         for each in (codes, more)
     )
     assert other.training.n_empty == 50 + one.training.n_empty
@@ -177,26 +179,29 @@ def test_weights__count_as_rows():
     twice = np.concatenate([codes, codes[:100]])
     weights = np.concatenate([np.full(100, 2.0), np.ones(100)])
     options = {"waves": 4, "n_starts": 1, "schema": PLANTED.schema, "pseudo_count": 0.0}
-    repeated = pmf.fit_transitions(twice, 2, **options)
-    weighted = pmf.fit_transitions(codes, 2, **options, weight=weights)
+    repeated = pmf.families.fit_transitions(twice, 2, **options)
+    weighted = pmf.families.fit_transitions(codes, 2, **options, weight=weights)
     np.testing.assert_allclose(weighted.model.transitions, repeated.model.transitions, atol=1e-4)
 
 
 def test_auto__finds_the_planted_number_of_states_on_held_out_people():
     codes = draw_panel(PLANTED, 2500)
-    result = pmf.fit_transitions(codes, "auto", waves=4, n_starts=2)
+    result = pmf.families.fit_transitions(codes, "auto", waves=4, n_starts=2)
     assert result.model.n_states == 3
     assert [point.settings["n_states"] for point in result.comparison.points] == [1, 2, 3, 4, 5]
     assert result.held_out_score.n_trials == 1
     assert result.summary().notes == (result.comparison.reason,)
     # BIC agrees
-    bics = {k: pmf.fit_transitions(codes, k, waves=4, n_starts=2).training.bic for k in (2, 3, 4)}
+    bics = {
+        k: pmf.families.fit_transitions(codes, k, waves=4, n_starts=2).training.bic
+        for k in (2, 3, 4)
+    }
     assert min(bics, key=bics.get) == 3
 
 
 def test_validation__is_scored_by_the_model():
     codes = draw_panel(PLANTED, 900)
-    result = pmf.fit_transitions(
+    result = pmf.families.fit_transitions(
         codes[:600], 3, waves=4, n_starts=2, schema=PLANTED.schema, validation=codes[600:]
     )
     expected = result.model.log_prob(codes[600:]).mean()
@@ -205,7 +210,9 @@ def test_validation__is_scored_by_the_model():
 
 def test_same_seed__gives_the_same_bits():
     codes = draw_panel(PLANTED, 300)
-    one, other = (pmf.fit_transitions(codes, 3, waves=4, n_starts=2, seed=3) for _ in range(2))
+    one, other = (
+        pmf.families.fit_transitions(codes, 3, waves=4, n_starts=2, seed=3) for _ in range(2)
+    )
     assert one.model.emissions.tobytes() == other.model.emissions.tobytes()
     assert one.loss_history == other.loss_history
 
@@ -217,10 +224,10 @@ def test_long_table__is_spread_and_fitted():
     answers = codes.reshape(500, 4, 4)[people, years]
     rows = {"id": people, "year": 2000 + years}
     rows |= {f"q{j}": np.array(list("abcd"))[answers[:, j]] for j in range(4)}
-    wide, waves = pmf.spread_waves(rows, "id", "year")
-    result = pmf.fit_transitions(wide, 3, waves=waves, n_starts=2)
+    wide, waves = pmf.families.spread_waves(rows, "id", "year")
+    result = pmf.families.fit_transitions(wide, 3, waves=waves, n_starts=2)
     assert result.training.n_rows == seen.any(axis=1).sum()
-    direct = pmf.fit_transitions(codes, 3, waves=4, n_starts=2, schema=PLANTED.schema)
+    direct = pmf.families.fit_transitions(codes, 3, waves=4, n_starts=2, schema=PLANTED.schema)
     assert result.training.log_likelihood == pytest.approx(direct.training.log_likelihood, rel=1e-5)
 
 
@@ -240,16 +247,16 @@ def test_long_table__is_spread_and_fitted():
 def test_options__are_refused_out_of_range(options, message):
     arguments = {"n_states": 2, "waves": 4} | options
     with pytest.raises(pmf.PmfError, match=message):
-        pmf.fit_transitions(draw_panel(PLANTED, 10), **arguments)
+        pmf.families.fit_transitions(draw_panel(PLANTED, 10), **arguments)
 
 
 def test_no_samples__are_refused():
     with pytest.raises(pmf.PmfError, match="no rows"):
-        pmf.fit_transitions(
+        pmf.families.fit_transitions(
             np.empty((0, 4), np.int8), 2, waves=2, schema=pmf.Schema.from_cardinalities([2] * 4)
         )
-    with pytest.raises(pmf.PmfError, match="give a number"):
-        pmf.fit_transitions(np.zeros((1, 2), np.int8), "auto", waves=2)
+    with pytest.raises(pmf.PmfError, match="pass a number"):
+        pmf.families.fit_transitions(np.zeros((1, 2), np.int8), "auto", waves=2)
 
 
 def test_three_steps__find_a_covariate_of_the_states_of_a_wave():
@@ -263,8 +270,10 @@ def test_three_steps__find_a_covariate_of_the_states_of_a_wave():
         rows = of_second == state
         codes[rows] = replace(truth, initial=initial).sample(int(rows.sum()), rng)
     codes[rng.random(3000) < 0.2, :4] = -1
-    model = pmf.fit_transitions(codes, 2, waves=3, n_starts=2, schema=truth.schema).model
+    model = pmf.families.fit_transitions(codes, 2, waves=3, n_starts=2, schema=truth.schema).model
     order = match_factors(truth.initial, truth.emissions, model.initial, model.emissions)
-    found = pmf.class_regression(model.wave(0), codes[:, :4], {"age": age}, reference=int(order[0]))
+    found = pmf.inference.class_regression(
+        model.wave(0), codes[:, :4], {"age": age}, reference=int(order[0])
+    )
     assert found.values[order[1], 1] == pytest.approx(1.2, abs=4 * found.errors[order[1], 1])
     assert found.errors[order[1], 1] < 0.15

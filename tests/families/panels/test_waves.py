@@ -20,7 +20,7 @@ LONG = pd.DataFrame(
 
 
 def test_spread_waves__has_a_row_per_person_and_gaps_for_missed_waves():
-    wide, waves = pmf.spread_waves(LONG, "id", "year")
+    wide, waves = pmf.families.spread_waves(LONG, "id", "year")
     assert waves == [
         ["smokes_2019", "age_2019"],
         ["smokes_2020", "age_2020"],
@@ -39,7 +39,7 @@ def test_spread_waves__has_a_row_per_person_and_gaps_for_missed_waves():
 
 
 def test_spread_waves__takes_the_named_variables_of_any_kind_of_table():
-    wide, waves = pmf.spread_waves(LONG.to_dict("list"), "id", "year", ["age"])
+    wide, waves = pmf.families.spread_waves(LONG.to_dict("list"), "id", "year", ["age"])
     assert waves == [["age_2019"], ["age_2020"], ["age_2021"]]
     assert wide.column_names == ["id", "age_2019", "age_2020", "age_2021"]
 
@@ -47,7 +47,7 @@ def test_spread_waves__takes_the_named_variables_of_any_kind_of_table():
 def test_spread_waves__keeps_the_order_of_categories():
     kinds = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
     long = pd.DataFrame({"id": [1, 1, 2], "wave": [0, 1, 1], "x": ["high", "low", "mid"]})
-    wide, waves = pmf.spread_waves(long.astype({"x": kinds}), "id", "wave")
+    wide, waves = pmf.families.spread_waves(long.astype({"x": kinds}), "id", "wave")
     schema = infer_schema(wide, waves)
     assert [variable.levels for variable in schema] == [("low", "mid", "high")] * 2
 
@@ -55,7 +55,9 @@ def test_spread_waves__keeps_the_order_of_categories():
 def test_spread_waves__categorical_waves_come_in_the_order_of_their_categories():
     kinds = pd.CategoricalDtype(["pre", "post", "later"], ordered=True)
     long = pd.DataFrame({"id": [1, 1, 2], "wave": ["post", "pre", "post"], "x": ["a", "b", "c"]})
-    wide, waves = pmf.spread_waves(long.astype({"wave": kinds, "id": "category"}), "id", "wave")
+    wide, waves = pmf.families.spread_waves(
+        long.astype({"wave": kinds, "id": "category"}), "id", "wave"
+    )
     assert waves == [["x_pre"], ["x_post"]]
     assert wide["x_post"].to_pylist() == ["a", "c"]
 
@@ -69,13 +71,13 @@ def test_spread_waves__categorical_waves_come_in_the_order_of_their_categories()
 )
 def test_spread_waves__refuses_columns_that_would_have_one_name(table):
     with pytest.raises(SchemaError, match="which is another column; rename one"):
-        pmf.spread_waves(table, "id_1", "wave")
+        pmf.families.spread_waves(table, "id_1", "wave")
 
 
 def test_spread_waves__refuses_waves_that_are_not_a_number():
     table = pa.table({"id": [1, 2], "wave": pa.array([1.0, float("nan")]), "x": ["a", "b"]})
     with pytest.raises(SchemaError, match="row 1 has no 'wave'"):
-        pmf.spread_waves(table, "id", "wave")
+        pmf.families.spread_waves(table, "id", "wave")
 
 
 @pytest.mark.parametrize(
@@ -91,12 +93,12 @@ def test_spread_waves__refuses_waves_that_are_not_a_number():
 )
 def test_spread_waves__refuses_rows_that_have_no_place_of_their_own(change, message):
     with pytest.raises(SchemaError, match=message):
-        pmf.spread_waves(LONG.assign(**change), "id", "year")
+        pmf.families.spread_waves(LONG.assign(**change), "id", "year")
 
 
 def test_spread_waves__names_an_absent_column():
     with pytest.raises(SchemaError, match="column 'wave' is absent"):
-        pmf.spread_waves(LONG, "id", "wave")
+        pmf.families.spread_waves(LONG, "id", "wave")
 
 
 def test_infer_schema__has_the_levels_of_all_waves_in_each():

@@ -31,7 +31,7 @@ def test_fit_traits__recovers_planted_directions_and_likelihood():
     truth = plant_traits([4] * 20, 2, 1)
     codes, traits = draw_samples(truth, 3000, 2, missing=0.3)
     test, _ = draw_samples(truth, 500, 3, missing=0.3)
-    result = pmf.fit_traits(
+    result = pmf.families.fit_traits(
         codes, truth.schema, dimensions=2, shrinkage=1.0, passes=40, n_states=100
     )
     fitted = traits_of(result.model)
@@ -47,7 +47,7 @@ def test_fit_traits__recovers_planted_directions_and_likelihood():
 def test_fit_traits__recovers_nominal_levels():
     truth = plant_traits([3] * 16, 1, 4, nominal=range(16))
     codes, traits = draw_samples(truth, 2000, 5)
-    result = pmf.fit_traits(
+    result = pmf.families.fit_traits(
         codes, truth.schema, dimensions=1, shrinkage=1.0, passes=40, n_states=50
     )
     assert traits_of(result.model).n_traits == 1
@@ -63,7 +63,7 @@ def test_fit_traits__recovers_nominal_levels():
 def test_fit_traits__chooses_by_held_out_cells():
     truth = plant_traits([5] * 12, 1, 6)
     codes, _ = draw_samples(truth, 400, 7, missing=0.2)
-    result = pmf.fit_traits(codes, truth.schema)
+    result = pmf.families.fit_traits(codes, truth.schema)
     assert [each.unit for each in result.comparisons] == ["cell", "cell"]
     settings = result.model.origin
     assert settings["dimensions"] <= 4
@@ -77,7 +77,9 @@ def test_fit_traits__predicts_held_out_cells_nearly_as_the_truth():
     codes, _ = draw_samples(truth, 800, 9, missing=0.5)
     whole, _ = draw_samples(truth, 800, 9)
     hidden = codes < 0
-    model = pmf.fit_traits(codes, truth.schema, dimensions=2, passes=20, n_states=300).model
+    model = pmf.families.fit_traits(
+        codes, truth.schema, dimensions=2, passes=20, n_states=300
+    ).model
     cells = np.nonzero(hidden)
     own = np.arange(cells[0].size), whole[cells]
     fitted, known = (
@@ -99,7 +101,7 @@ def test_fit_traits__of_few_variables_and_levels(cardinalities):
     rng = np.random.default_rng(0)
     codes = np.stack([rng.integers(size, size=30) for size in cardinalities], axis=1)
     for nominal in ((), range(len(cardinalities))):
-        model = pmf.fit_traits(codes, make_schema(cardinalities, nominal)).model
+        model = pmf.families.fit_traits(codes, make_schema(cardinalities, nominal)).model
         assert np.isfinite(model.log_prob(codes)).all()
         chances = model.predict_proba(codes, 0)
         assert chances.mean(axis=0) == pytest.approx(
@@ -110,7 +112,7 @@ def test_fit_traits__of_few_variables_and_levels(cardinalities):
 def test_fit_traits__of_many_nominal_levels():
     truth = plant_traits([12] * 8, 1, 10, nominal=range(8))
     codes, _ = draw_samples(truth, 1500, 11)
-    model = pmf.fit_traits(codes, truth.schema, **QUICK | {"passes": 30}).model
+    model = pmf.families.fit_traits(codes, truth.schema, **QUICK | {"passes": 30}).model
     scores, known = model.traits(codes).scores[:, 0], truth.score_traits(codes).scores[:, 0]
     assert abs(np.corrcoef(scores, known)[0, 1]) > 0.98
 
@@ -120,19 +122,19 @@ def test_fit_traits__of_variables_and_rows_never_observed():
     codes, _ = draw_samples(truth, 100, 13)
     codes[:, 2] = -1
     codes[::4] = -1
-    model = pmf.fit_traits(codes, truth.schema, **QUICK).model
+    model = pmf.families.fit_traits(codes, truth.schema, **QUICK).model
     assert model.predict_proba(codes, 2).sum(axis=1) == pytest.approx(1)
     assert np.isfinite(model.factors).all()
-    nothing = pmf.fit_traits(np.full((3, 5), -1, np.int8), truth.schema)
+    nothing = pmf.families.fit_traits(np.full((3, 5), -1, np.int8), truth.schema)
     assert nothing.model.log_prob(codes[1:2])[0] < 0
 
 
 def test_fit_traits__of_level_indices_is_that_of_codes():
     truth = plant_traits([4] * 6, 1, 14)
     codes, _ = draw_samples(truth, 80, 15, missing=0.4)
-    by_codes = pmf.fit_traits(codes, truth.schema, **QUICK).model
+    by_codes = pmf.families.fit_traits(codes, truth.schema, **QUICK).model
     block = DenseBlock(codes).to_sparse(truth.schema.offsets)
-    by_block = pmf.fit_traits(block, truth.schema, **QUICK).model
+    by_block = pmf.families.fit_traits(block, truth.schema, **QUICK).model
     assert np.array_equal(by_codes.factors, by_block.factors)
 
 
@@ -142,8 +144,8 @@ def test_fit_traits__weights_are_repeated_rows():
     block = DenseBlock(codes).to_sparse(truth.schema.offsets)
     twice = SparseBlock(block.indptr, block.indices, np.full(60, 2.0))
     options = QUICK | {"passes": 12}
-    weighted = traits_of(pmf.fit_traits(twice, truth.schema, **options).model)
-    again = pmf.fit_traits(np.repeat(codes, 2, axis=0), truth.schema, **options)
+    weighted = traits_of(pmf.families.fit_traits(twice, truth.schema, **options).model)
+    again = pmf.families.fit_traits(np.repeat(codes, 2, axis=0), truth.schema, **options)
     repeated = traits_of(again.model)
     assert weighted.base == pytest.approx(repeated.base, abs=1e-6)
     assert weighted.slopes == pytest.approx(repeated.slopes, abs=1e-6)
@@ -155,7 +157,7 @@ def test_fit_traits__of_a_table_infers_the_schema():
     table = {
         name: np.where(rng.random(200) < 0.9, side, 1 - side).tolist() for name in ("a", "b", "c")
     }
-    model = pmf.fit_traits(table, **QUICK).model
+    model = pmf.families.fit_traits(table, **QUICK).model
     assert model.schema.names == ("a", "b", "c")
     assert model.predict({"b": [1], "c": [1]}, "a").tolist() == [1]
 
@@ -167,10 +169,12 @@ def test_fit_traits__same_seed_same_bits_whatever_the_blocks_are_worked_on_by(mo
     models = []
     for n_threads in (1, 4):
         monkeypatch.setattr("pmflib.em.block_source.count_processors", lambda n=n_threads: n)
-        models.append(pmf.fit_traits(codes, truth.schema, passes=8, n_states=100, rng=3).model)
+        models.append(
+            pmf.families.fit_traits(codes, truth.schema, passes=8, n_states=100, rng=3).model
+        )
     assert np.array_equal(models[0].factors, models[1].factors)
     assert np.array_equal(traits_of(models[0]).slopes, traits_of(models[1]).slopes)
-    other = pmf.fit_traits(codes, truth.schema, passes=8, n_states=100, rng=4).model
+    other = pmf.families.fit_traits(codes, truth.schema, passes=8, n_states=100, rng=4).model
     assert not np.array_equal(models[0].factors, other.factors)
 
 
@@ -214,14 +218,14 @@ def test_trait_sums__gradient_vanishes_at_the_truth(nominal):
 def test_fit_traits__refuses_what_it_cannot_fit():
     codes = np.zeros((4, 2), np.int8)
     with pytest.raises(pmf.PmfError, match="samples"):
-        pmf.fit_traits(codes[:0], make_schema([2, 2]))
+        pmf.families.fit_traits(codes[:0], make_schema([2, 2]))
     with pytest.raises(pmf.PmfError, match="dimensions"):
-        pmf.fit_traits(codes, make_schema([2, 2]), dimensions=-1)
+        pmf.families.fit_traits(codes, make_schema([2, 2]), dimensions=-1)
     with pytest.raises(pmf.PmfError, match="shrinkage"):
-        pmf.fit_traits(codes, make_schema([2, 2]), shrinkage=1.5)
+        pmf.families.fit_traits(codes, make_schema([2, 2]), shrinkage=1.5)
     with pytest.raises(pmf.PmfError, match="n_states"):
-        pmf.fit_traits(codes, make_schema([2, 2]), n_states="many")  # type: ignore[arg-type]
+        pmf.families.fit_traits(codes, make_schema([2, 2]), n_states="many")  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="Schema"):
-        pmf.fit_traits(codes, [2, 2])  # type: ignore[arg-type]
+        pmf.families.fit_traits(codes, [2, 2])  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="schema"):
-        pmf.fit_traits(DenseBlock(codes).to_sparse(np.array([0, 2, 4])))
+        pmf.families.fit_traits(DenseBlock(codes).to_sparse(np.array([0, 2, 4])))

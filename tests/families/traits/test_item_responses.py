@@ -57,7 +57,7 @@ def test_derivatives_of_a_logit_are_those_of_its_likelihood(nominal: tuple[int, 
 def test_one_trait_is_found_again_and_its_likelihood_is_the_models_own() -> None:
     truth = plant_items([2] * 12, 1, 3)
     codes = draw_samples(truth, 4000, 4)[0]
-    result = pmf.fit_item_responses(codes, 1, schema=truth.schema)
+    result = pmf.families.fit_item_responses(codes, 1, schema=truth.schema)
     assert result.converged
     assert result.training is not None
     mean = float(result.model.log_prob(codes).mean())
@@ -98,7 +98,7 @@ def test_intervals_of_item_parameters_hold(missing: float) -> None:
     held = []
     for seed in range(25):
         codes = draw_samples(truth, 1200, 100 + seed, missing=missing)[0]
-        result = pmf.fit_item_responses(codes, 1, schema=truth.schema)
+        result = pmf.families.fit_item_responses(codes, 1, schema=truth.schema)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IdentificationWarning)
             errors = standard_errors(result.model, codes)
@@ -116,7 +116,7 @@ def test_intervals_of_item_parameters_hold(missing: float) -> None:
 def test_errors_of_turned_traits_are_finite_and_shown() -> None:
     truth = plant_items([3] * 9, 2, 9)
     codes = draw_samples(truth, 2000, 10)[0]
-    result = pmf.fit_item_responses(codes, 2, schema=truth.schema)
+    result = pmf.families.fit_item_responses(codes, 2, schema=truth.schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentificationWarning)
         errors = standard_errors(result.model, codes)
@@ -135,7 +135,7 @@ def test_what_no_sample_says_has_no_error() -> None:
     truth = plant_items([2] * 6, 1, 11)
     codes = draw_samples(truth, 600, 12)[0]
     codes[:, 2] = -1
-    result = pmf.fit_item_responses(codes, 1, schema=truth.schema)
+    result = pmf.families.fit_item_responses(codes, 1, schema=truth.schema)
     with pytest.warns(IdentificationWarning):
         errors = standard_errors(result.model, codes)
     rows = truth.schema.rows_of(2)
@@ -148,7 +148,7 @@ def test_levels_with_values_have_one_slope() -> None:
     assert ItemDesign(schema, 1).n_parameters == 6 * (3 + 1)
     assert ItemDesign(make_schema([4] * 6, range(6)), 2).n_parameters == 6 * (3 + 6) - 1
     codes = np.random.default_rng(0).integers(0, 4, (200, 6))
-    found = traits_of(pmf.fit_item_responses(codes, 1, schema=schema).model)
+    found = traits_of(pmf.families.fit_item_responses(codes, 1, schema=schema).model)
     slopes = found.slopes.reshape(6, 4)
     np.testing.assert_allclose(np.diff(slopes, 2), 0, atol=1e-9)
 
@@ -156,7 +156,7 @@ def test_levels_with_values_have_one_slope() -> None:
 def test_a_saved_model_answers_as_before(tmp_path: Path) -> None:
     truth = plant_items([2] * 8, 1, 13)
     codes = draw_samples(truth, 500, 14)[0]
-    model = pmf.fit_item_responses(codes, 1, schema=truth.schema).model
+    model = pmf.families.fit_item_responses(codes, 1, schema=truth.schema).model
     model.save(tmp_path / "model")
     again = pmf.JointPMF.load(tmp_path / "model")
     assert again.kind == "traits"
@@ -175,16 +175,20 @@ def test_a_saved_model_answers_as_before(tmp_path: Path) -> None:
 def test_same_samples_and_seed_give_the_same_bits() -> None:
     truth = plant_items([2] * 6, 2, 15)
     codes = draw_samples(truth, 700, 16)[0]
-    first, second = (pmf.fit_item_responses(codes, 2, schema=truth.schema) for _ in range(2))
+    first, second = (
+        pmf.families.fit_item_responses(codes, 2, schema=truth.schema) for _ in range(2)
+    )
     np.testing.assert_array_equal(first.model.factors, second.model.factors)
 
 
 def test_edges_and_refusals() -> None:
     schema = pmf.Schema.from_cardinalities([2, 1, 3])
     codes = np.array([[0, 0, 2], [1, 0, -1], [-1, -1, -1]])
-    result = pmf.fit_item_responses(codes, 1, schema=schema)
+    result = pmf.families.fit_item_responses(codes, 1, schema=schema)
     assert np.isfinite(result.model.factors).all()
-    assert np.isfinite(pmf.fit_item_responses(codes[2:], 1, schema=schema).model.factors).all()
+    assert np.isfinite(
+        pmf.families.fit_item_responses(codes[2:], 1, schema=schema).model.factors
+    ).all()
     for options, message in (
         ({"n_traits": 4}, "n_traits is 4"),
         ({"n_traits": 0}, "n_traits is 0"),
@@ -193,10 +197,12 @@ def test_edges_and_refusals() -> None:
         ({"pseudo_count": -1.0}, "pseudo_count is -1"),
     ):
         with pytest.raises(PmfError, match=message):
-            pmf.fit_item_responses(codes, schema=schema, **options)
+            pmf.families.fit_item_responses(codes, schema=schema, **options)
     with pytest.raises(PmfError):
-        pmf.fit_item_responses(codes[:0], schema=schema)
-    people = pmf.fit_traits(np.tile(codes, (10, 1)), schema, dimensions=1, passes=2, n_states=5)
+        pmf.families.fit_item_responses(codes[:0], schema=schema)
+    people = pmf.families.fit_traits(
+        np.tile(codes, (10, 1)), schema, dimensions=1, passes=2, n_states=5
+    )
     with pytest.raises(PmfError, match="fit_item_responses"):
         standard_errors(people.model, codes)
 
@@ -224,7 +230,7 @@ def test_fit_em_hands_its_options_to_the_traits() -> None:
 def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path: Path, passes: int) -> None:
     truth = plant_items([3] * 9, 2, 9)
     codes = draw_samples(truth, 2000, 10)[0]
-    whole = pmf.fit_item_responses(codes, 2, schema=truth.schema)
+    whole = pmf.families.fit_item_responses(codes, 2, schema=truth.schema)
     n_made = 0
 
     def stop(run: str, state: object) -> None:
@@ -235,24 +241,24 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path: Path, passes: int
 
     options = {"schema": truth.schema, "checkpoint": tmp_path}
     with pytest.raises(KeyboardInterrupt):
-        pmf.fit_item_responses(codes, 2, on_pass=stop, **options)
-    again = pmf.fit_item_responses(codes, 2, **options)
+        pmf.families.fit_item_responses(codes, 2, on_pass=stop, **options)
+    again = pmf.families.fit_item_responses(codes, 2, **options)
     np.testing.assert_array_equal(again.model.factors, whole.model.factors)
     assert again.loss_history == whole.loss_history
     assert np.all(np.diff(again.loss_history) <= 1e-12)
     with pytest.raises(PmfError, match="checkpoint"):
-        pmf.fit_item_responses(codes[:-1], 2, **options)
+        pmf.families.fit_item_responses(codes[:-1], 2, **options)
 
 
 def test_stored_samples_give_the_model_of_those_in_memory(tmp_path: Path) -> None:
     truth = plant_items([2] * 6, 1, 21)
     codes = draw_samples(truth, 500, 22)[0]
     blocks = write_partition(tmp_path, codes, truth.schema, sparse=True, block_rows=70)
-    stored = pmf.StoredSamples(blocks, truth.schema)
-    in_memory = pmf.fit_item_responses(codes, 1, schema=truth.schema).model
-    model = pmf.fit_item_responses(stored, 1).model
+    stored = pmf.em.StoredSamples(blocks, truth.schema)
+    in_memory = pmf.families.fit_item_responses(codes, 1, schema=truth.schema).model
+    model = pmf.families.fit_item_responses(stored, 1).model
     np.testing.assert_allclose(model.factors, in_memory.factors, atol=1e-6)
-    errors = pmf.standard_errors(model, stored)["slopes"].errors
+    errors = pmf.inference.standard_errors(model, stored)["slopes"].errors
     np.testing.assert_allclose(
-        errors, pmf.standard_errors(in_memory, codes)["slopes"].errors, rtol=1e-4
+        errors, pmf.inference.standard_errors(in_memory, codes)["slopes"].errors, rtol=1e-4
     )

@@ -45,16 +45,16 @@ def are_equal(one, other):
 def test_fit_traits__of_stored_samples_has_the_bits_of_the_same_block_in_memory(tmp_path):
     codes, _ = draw_samples(TRUTH, 300, 2, missing=0.4)
     blocks = write_partition(tmp_path, codes, SCHEMA, block_rows=1000, n_folds=1)
-    stored = pmf.fit_traits(pmf.StoredSamples(blocks, SCHEMA), **QUICK, rng=3)
-    loaded = pmf.fit_traits(codes, SCHEMA, **QUICK, rng=3)
+    stored = pmf.families.fit_traits(pmf.em.StoredSamples(blocks, SCHEMA), **QUICK, rng=3)
+    loaded = pmf.families.fit_traits(codes, SCHEMA, **QUICK, rng=3)
     assert are_equal(stored.model, loaded.model)
     assert stored.log_likelihoods == loaded.log_likelihoods
 
 
 def test_fit_traits__of_several_stored_blocks_is_that_of_memory_but_for_rounding(blocks):
-    samples = pmf.StoredSamples(blocks, SCHEMA)
-    stored = pmf.fit_traits(samples, passes=5, rng=3)
-    loaded = pmf.fit_traits(read_codes(blocks), SCHEMA, passes=5, rng=3)
+    samples = pmf.em.StoredSamples(blocks, SCHEMA)
+    stored = pmf.families.fit_traits(samples, passes=5, rng=3)
+    loaded = pmf.families.fit_traits(read_codes(blocks), SCHEMA, passes=5, rng=3)
     assert stored.notes == loaded.notes
     assert stored.model.origin == loaded.model.origin
     assert stored.model.factors == pytest.approx(loaded.model.factors, rel=1e-6)
@@ -66,24 +66,24 @@ def test_fit_traits__same_bits_on_workers_kept_or_read_again(
     thread_client, blocks, spare_bytes, monkeypatch
 ):
     monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
-    alone = pmf.fit_traits(pmf.StoredSamples(blocks, SCHEMA), **QUICK).model
-    samples = pmf.StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
-    assert are_equal(pmf.fit_traits(samples, **QUICK).model, alone)
+    alone = pmf.families.fit_traits(pmf.em.StoredSamples(blocks, SCHEMA), **QUICK).model
+    samples = pmf.em.StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
+    assert are_equal(pmf.families.fit_traits(samples, **QUICK).model, alone)
 
 
 def test_fit_traits__of_a_long_log_chooses_by_some_people_and_fits_all(blocks, monkeypatch):
     monkeypatch.setattr("pmflib.families.traits.traits.CHOICE_CELLS", 200)
     grids: dict[str, Any] = {"dimensions": 1, "shrinkage": 1.0, "n_states": 20}
     results = [
-        pmf.fit_traits(each, SCHEMA, **grids)
-        for each in (pmf.StoredSamples(blocks, SCHEMA), read_codes(blocks))
+        pmf.families.fit_traits(each, SCHEMA, **grids)
+        for each in (pmf.em.StoredSamples(blocks, SCHEMA), read_codes(blocks))
     ]
     # a tenth of the cells of so many people that they have 200
     (comparison,) = results[0].comparisons
     assert len(comparison.points) == 4
     assert results[0].notes == results[1].notes
     assert len({result.best_pass for result in results}) == 1
-    fewer = pmf.fit_traits(read_codes(blocks)[:60], SCHEMA, **QUICK)
+    fewer = pmf.families.fit_traits(read_codes(blocks)[:60], SCHEMA, **QUICK)
     assert results[0].loss_history[0] != fewer.loss_history[0]
 
 
@@ -94,7 +94,7 @@ def test_draw__of_stored_people_is_that_of_memory(blocks, monkeypatch):
     assert counts.n_people == np.count_nonzero((codes >= 0).any(axis=1))
     for size in (1 << 22, 1):
         monkeypatch.setattr(sample_blocks, "MIN_GROUP", size)
-        stored = pmf.StoredSamples(blocks, SCHEMA)
+        stored = pmf.em.StoredSamples(blocks, SCHEMA)
         assert np.array_equal(count_levels(stored).levels, counts.levels)
         for requested in (0, 1, 7, 5000):
             found, expected = (draw_people(each, requested, counts, 5) for each in (stored, loaded))
@@ -107,9 +107,9 @@ def test_draw__of_stored_people_is_that_of_memory(blocks, monkeypatch):
 
 
 def test_fit_traits__goes_on_from_a_checkpoint_to_the_same_bits(blocks, tmp_path, monkeypatch):
-    samples, folder = pmf.StoredSamples(blocks, SCHEMA), tmp_path / "work"
+    samples, folder = pmf.em.StoredSamples(blocks, SCHEMA), tmp_path / "work"
     options: dict[str, Any] = {"dimensions": 1, "shrinkage": 1.0, "n_states": 20}
-    whole = pmf.fit_traits(samples, **options)
+    whole = pmf.families.fit_traits(samples, **options)
     start, passes = Traits.start, []
 
     def interrupt(self, source, state):
@@ -124,27 +124,27 @@ def test_fit_traits__goes_on_from_a_checkpoint_to_the_same_bits(blocks, tmp_path
 
     monkeypatch.setattr(Traits, "start", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        pmf.fit_traits(samples, **options, checkpoint=folder)
+        pmf.families.fit_traits(samples, **options, checkpoint=folder)
     monkeypatch.setattr("pmflib.families.traits.traits.choose_settings", refuse)
-    again = pmf.fit_traits(samples, **options, checkpoint=folder)
+    again = pmf.families.fit_traits(samples, **options, checkpoint=folder)
     assert len(passes) == 1 + whole.best_pass
     assert are_equal(again.model, whole.model)
     assert (again.notes, again.log_likelihoods) == (whole.notes, whole.log_likelihoods)
     with pytest.raises(pmf.PmfError, match="checkpoint"):
-        pmf.fit_traits(samples, **options, rng=1, checkpoint=folder)
+        pmf.families.fit_traits(samples, **options, rng=1, checkpoint=folder)
 
 
 def test_fit_traits__of_no_stored_samples_is_refused():
     with pytest.raises(pmf.PmfError, match="samples"):
-        pmf.fit_traits(pmf.StoredSamples([], SCHEMA))
+        pmf.families.fit_traits(pmf.em.StoredSamples([], SCHEMA))
 
 
 def test_plan_fit_traits__does_not_grow_with_the_samples(blocks, tmp_path):
-    few = pmf.StoredSamples(blocks[:2], SCHEMA)
+    few = pmf.em.StoredSamples(blocks[:2], SCHEMA)
     plan = plan_fit_traits(few)
-    many = plan_fit_traits(pmf.StoredSamples([*blocks] * 2000, SCHEMA))
+    many = plan_fit_traits(pmf.em.StoredSamples([*blocks] * 2000, SCHEMA))
     assert sum(many.client_parts.values()) < 10 * (1 << 30)
-    more = plan_fit_traits(pmf.StoredSamples([*blocks] * 8000, SCHEMA))
+    more = plan_fit_traits(pmf.em.StoredSamples([*blocks] * 8000, SCHEMA))
     assert more.needed - many.needed < many.needed // 10
     assert plan_fit_traits(few, n_threads=4).needed > 2 * plan.needed
     assert plan_fit_traits(few, dimensions=1).needed < plan.needed

@@ -57,9 +57,11 @@ def test_fit_traits__in_a_pipeline(tmp_path):
     config, store = load_config(path), Store(tmp_path / "store")
     dataset = find_last_run(store, config.name).stages["dataset"]
     schema, folds = pmf.Schema.load(tmp_path / "schema.json"), config.fold_split.train
-    samples = pmf.StoredSamples.open(store, dataset, schema, folds)
+    samples = pmf.em.StoredSamples.open(store, dataset, schema, folds)
     blocks = [block.to_codes(schema.offsets) for block in read_blocks(samples.blocks)]
-    of_codes = pmf.fit_traits(np.concatenate(blocks), schema, n_states=50, rng=config.seed).model
+    of_codes = pmf.families.fit_traits(
+        np.concatenate(blocks), schema, n_states=50, rng=config.seed
+    ).model
     # of the blocks of several folds, sums have other last bits
     assert of_codes.factors == pytest.approx(model.factors, rel=1e-6)
     assert traits_of(of_codes).slopes == pytest.approx(traits_of(model).slopes, abs=1e-7)

@@ -26,7 +26,7 @@ class Killed(BaseException):
 def choose(way, drawn, **options):
     codes, held_out, counts = drawn
     if way == "pairs":
-        return pmf.select_rank(counts, **options)
+        return pmf.fits.select_rank(counts, **options)
     return select_rank_by_samples(codes, held_out, counts, first=2, **options)
 
 
@@ -84,10 +84,10 @@ def test_do__progress_names_ranks_and_counts_fits(drawn, way):
 
 def test_select_rank__a_small_budget_leaves_ranks_out_and_does_not_depend_on_the_clock(drawn):
     counts = drawn[2]
-    choice = pmf.select_rank(counts, budget=1e-6)
+    choice = pmf.fits.select_rank(counts, budget=1e-6)
     assert len(choice.curve) == 2
-    assert choice == pmf.select_rank(counts, budget=1e-6)
-    assert len(pmf.select_rank(counts).curve) > 2
+    assert choice == pmf.fits.select_rank(counts, budget=1e-6)
+    assert len(pmf.fits.select_rank(counts).curve) > 2
 
 
 def test_select_rank_by_samples__a_small_budget_leaves_ranks_out(drawn):

@@ -28,7 +28,7 @@ def test_select__without_held_out_samples_it_is_select_rank(codes):
     counts = pmf.count_pairs(codes, SCHEMA, n_folds=6)
     heard = []
     found = select(make_fit(), [], lambda: counts, on_progress=heard.append)
-    alone = pmf.select_rank(counts, rng=3)
+    alone = pmf.fits.select_rank(counts, rng=3)
     assert (found.rank, found.choice) == (alone.rank, alone)
     assert not found.by_samples
     assert {each.criterion for each in heard} == {"pairs"}

@@ -28,7 +28,7 @@ def test_bivariate_residuals__one_state_is_the_test_of_independence():
     codes = rng.integers(0, 3, (20_000, 2))
     codes[:, 1] = np.where(rng.random(20_000) < 0.03, codes[:, 0], codes[:, 1])
     result = pmf.fit_em(codes, rank=1, schema=pmf.Schema.from_cardinalities([3, 3]), pseudo_count=0)
-    (found,) = pmf.bivariate_residuals(result.model, codes).pairs
+    (found,) = pmf.inference.bivariate_residuals(result.model, codes).pairs
     table = np.zeros((3, 3))
     np.add.at(table, tuple(codes.T), 1)
     expected = chi2_contingency(table)
@@ -40,14 +40,14 @@ def test_bivariate_residuals__one_state_is_the_test_of_independence():
 
 def test_bivariate_residuals__a_dependent_pair_is_found_and_others_are_not():
     codes, result = draw(4000, copied=0.2)
-    found = pmf.bivariate_residuals(result.model, codes)
+    found = pmf.inference.bivariate_residuals(result.model, codes)
     assert found.pairs[0].variables == ("v0", "v1")
     assert found.pairs[0].adjusted < 1e-6
     assert found.pairs[0].excess > 0
     assert found.pairs[0].levels[0] == found.pairs[0].levels[1]
     assert len(found.pairs) == 10
     codes, result = draw(4000)
-    assert not pmf.bivariate_residuals(result.model, codes).large
+    assert not pmf.inference.bivariate_residuals(result.model, codes).large
 
 
 def test_bivariate_residuals__p_values_are_uniform_where_nothing_depends():
@@ -74,7 +74,7 @@ def test_bivariate_residuals__levels_that_a_state_hardly_ever_has_hide_nothing(c
     codes[:, 1] = np.where(rng.random(1500) < copied, codes[:, 0], codes[:, 1])
     schema = pmf.Schema.from_cardinalities([5] * 6)
     model = pmf.fit_em(codes, rank=3, schema=schema, dependence="none", pseudo_count=1.0).model
-    found = pmf.bivariate_residuals(model, codes)
+    found = pmf.inference.bivariate_residuals(model, codes)
     if copied:
         assert found.pairs[0].variables == ("v0", "v1")
         assert found.pairs[0].adjusted < 1e-6
@@ -84,12 +84,14 @@ def test_bivariate_residuals__levels_that_a_state_hardly_ever_has_hide_nothing(c
 
 def test_bivariate_residuals__rows_without_one_of_the_two_say_nothing_of_them():
     codes, result = draw(2000, copied=0.1)
-    found = pmf.bivariate_residuals(result.model, codes)
+    found = pmf.inference.bivariate_residuals(result.model, codes)
     by_pair = {each.variables: each for each in found.pairs}
     both = (codes[:, 2] >= 0) & (codes[:, 4] >= 0)
     assert by_pair["v2", "v4"].support == both.sum()
     codes[:, 3] = np.where(codes[:, 2] >= 0, -1, codes[:, 3])
-    pairs = {each.variables for each in pmf.bivariate_residuals(result.model, codes).pairs}
+    pairs = {
+        each.variables for each in pmf.inference.bivariate_residuals(result.model, codes).pairs
+    }
     assert ("v2", "v3") not in pairs
     assert ("v2", "v4") in pairs
 
@@ -99,7 +101,7 @@ def test_bivariate_residuals__what_the_parameters_take_up_leaves_nothing_to_test
     truth = plant([2, 2, 2], 2)
     codes = truth.sample(3000, 0)
     result = pmf.fit_em(codes, truth, pseudo_count=0, tol=1e-12, max_passes=5000, accelerate=True)
-    found = pmf.bivariate_residuals(result.model, codes)
+    found = pmf.inference.bivariate_residuals(result.model, codes)
     assert [each.degrees for each in found.pairs] == [0, 0, 0]
     assert np.isnan([each.p_value for each in found.pairs]).all()
     assert not found.large
@@ -109,14 +111,14 @@ def test_bivariate_residuals__of_corner_cases():
     schema = pmf.Schema.from_cardinalities([2, 1, 3])
     codes = np.array([[0, 0, -1], [1, 0, -1], [1, -1, -1]])
     result = pmf.fit_em(codes, rank=1, schema=schema)
-    found = pmf.bivariate_residuals(result.model, codes)
+    found = pmf.inference.bivariate_residuals(result.model, codes)
     # a variable of one level depends on nothing, and no sample holds the other two
     assert found.pairs == ()
 
 
 def test_bivariate_residuals__are_in_what_a_small_fit_says():
     codes, result = draw(1000, copied=0.3)
-    again = pmf.bivariate_residuals(result.model, codes)
+    again = pmf.inference.bivariate_residuals(result.model, codes)
     assert result.residuals.pairs == again.pairs
     written = json.loads(json.dumps(again.to_json(), allow_nan=False))
     assert written["n_contradicting"] == len(again.large)
@@ -141,10 +143,10 @@ def test_bivariate_residuals__of_forests_name_what_no_forest_has():
     for seed in range(10):
         codes, schema = plant_triangle(1500, seed, 0.0)
         model = pmf.fit_em(codes, rank=2, schema=schema, dependence="tree", rng=seed).model
-        values += [each.p_value for each in pmf.bivariate_residuals(model, codes).pairs]
+        values += [each.p_value for each in pmf.inference.bivariate_residuals(model, codes).pairs]
         codes, schema = plant_triangle(4000, seed, 0.7, rank=1)
         model = pmf.fit_em(codes, rank=1, schema=schema, dependence="tree", rng=seed).model
-        large = pmf.bivariate_residuals(model, codes).large
+        large = pmf.inference.bivariate_residuals(model, codes).large
         found += any({"v0", "v1", "v2"}.issuperset(each.variables) for each in large)
     tested = np.array(values)[~np.isnan(values)]
     assert 0.02 < np.mean(tested < 0.05) < 0.1
@@ -157,7 +159,7 @@ def test_bivariate_residuals__neighbours_in_all_states_leave_nothing_to_test():
     assert ("v0", "v1") in {tuple(sorted(each[:2])) for each in result.model.edges()}
     pairs = {each.variables: each for each in result.residuals.pairs}
     assert pairs["v0", "v1"].degrees == 0
-    again = pmf.bivariate_residuals(result.model, codes)
+    again = pmf.inference.bivariate_residuals(result.model, codes)
     assert result.residuals.to_json() == again.to_json()
 
 
@@ -173,7 +175,10 @@ def test_bivariate_residuals__repeated_rows_with_gaps_are_drawn_one_by_one():
         schema = pmf.Schema.from_cardinalities([2] * 3)
         model = pmf.fit_em(codes, rank=1, schema=schema, dependence="tree", rng=seed).model
         if len(model.edges()) == 2:
-            pairs = {each.variables: each for each in pmf.bivariate_residuals(model, codes).pairs}
+            pairs = {
+                each.variables: each
+                for each in pmf.inference.bivariate_residuals(model, codes).pairs
+            }
             values.append(pairs["v0", "v2"].p_value)
     assert len(values) > 30
     assert np.mean(np.array(values) < 0.05) < 0.12
@@ -183,12 +188,12 @@ def test_bivariate_residuals__of_traits():
     truth, values = plant_items([2] * 8, 1, 0), []
     for seed in range(15):
         codes = draw_samples(truth, 1000, seed, missing=0.2)[0]
-        result = pmf.fit_item_responses(codes, 1, schema=truth.schema)
+        result = pmf.families.fit_item_responses(codes, 1, schema=truth.schema)
         values += [each.p_value for each in result.residuals.pairs if each.degrees]
     assert len(values) > 300
     assert 0.02 < np.mean(np.array(values) < 0.05) < 0.1
     codes[:, 5] = np.where(np.random.default_rng(0).random(1000) < 0.4, codes[:, 2], codes[:, 5])
-    result = pmf.fit_item_responses(codes, 1, schema=truth.schema)
+    result = pmf.families.fit_item_responses(codes, 1, schema=truth.schema)
     assert result.residuals.large[0].variables == ("v2", "v5")
     assert result.residuals.large[0].excess > 0
 
@@ -211,13 +216,13 @@ def test_bivariate_residuals__refuses_what_has_no_parameters_of_one_likelihood()
     codes, result = draw(300)
     average = pmf.fit_em(codes, rank=2, schema=result.model.schema, members=3).model
     with pytest.raises(PmfError, match="average"):
-        pmf.bivariate_residuals(average, codes)
-    people = pmf.fit_traits(codes, result.model.schema, dimensions=1).model
+        pmf.inference.bivariate_residuals(average, codes)
+    people = pmf.families.fit_traits(codes, result.model.schema, dimensions=1).model
     with pytest.raises(PmfError, match="fit_item_responses"):
-        pmf.bivariate_residuals(people, codes)
+        pmf.inference.bivariate_residuals(people, codes)
     with pytest.raises(SchemaError):
-        pmf.bivariate_residuals(result.model, codes[:, :3])
+        pmf.inference.bivariate_residuals(result.model, codes[:, :3])
     wide = pmf.Schema.from_cardinalities([50] * 40)
     model = pmf.JointPMF(np.ones(1), np.full((2000, 1), 0.02), wide)
     with pytest.raises(MemoryPlanError, match="2001"):
-        pmf.bivariate_residuals(model, np.zeros((3, 40), dtype=np.int64))
+        pmf.inference.bivariate_residuals(model, np.zeros((3, 40), dtype=np.int64))

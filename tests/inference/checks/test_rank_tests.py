@@ -17,8 +17,8 @@ def draw(n_rows=200, chance=0.85, seed=0):
 
 def test_likelihood_ratio_test__asks_for_a_class_that_is_there_and_for_no_more():
     codes, schema = draw()
-    needed = pmf.likelihood_ratio_test(codes, 1, schema=schema, draws=4)
-    enough = pmf.likelihood_ratio_test(codes, 2, schema=schema, draws=4)
+    needed = pmf.inference.likelihood_ratio_test(codes, 1, schema=schema, draws=4)
+    enough = pmf.inference.likelihood_ratio_test(codes, 2, schema=schema, draws=4)
     assert needed.p_value == 0.2
     assert needed.vuong_p < 0.01
     assert needed.statistic > 10 * max(needed.drawn)
@@ -29,19 +29,22 @@ def test_likelihood_ratio_test__asks_for_a_class_that_is_there_and_for_no_more()
 def test_likelihood_ratio_test__is_the_same_by_seed():
     codes, schema = draw(100)
     first, again = (
-        pmf.likelihood_ratio_test(codes, 1, schema=schema, draws=2, seed=4) for _ in range(2)
+        pmf.inference.likelihood_ratio_test(codes, 1, schema=schema, draws=2, seed=4)
+        for _ in range(2)
     )
     assert first == again
-    assert first.drawn != pmf.likelihood_ratio_test(codes, 1, schema=schema, draws=2).drawn
+    assert (
+        first.drawn != pmf.inference.likelihood_ratio_test(codes, 1, schema=schema, draws=2).drawn
+    )
 
 
 def test_likelihood_ratio_test__without_draws_has_the_limit_law_alone():
     codes, schema = draw(100)
-    found = pmf.likelihood_ratio_test(codes, 1, schema=schema, draws=0)
+    found = pmf.inference.likelihood_ratio_test(codes, 1, schema=schema, draws=0)
     assert found.p_value is None
     assert found.vuong_p <= found.adjusted_p
     with pytest.raises(pmf.PmfError, match="draws"):
-        pmf.likelihood_ratio_test(codes, 1, schema=schema, draws=-1)
+        pmf.inference.likelihood_ratio_test(codes, 1, schema=schema, draws=-1)
 
 
 def test_find_tail__is_chi_squared_where_weights_are_alike():
@@ -78,6 +81,7 @@ def test_likelihood_ratio_test__rows_without_answers_change_nothing():
     codes, schema = draw()
     padded = np.concatenate([codes, np.full((5, 5), -1)])
     alone, more = (
-        pmf.likelihood_ratio_test(each, 1, schema=schema, draws=0) for each in (codes, padded)
+        pmf.inference.likelihood_ratio_test(each, 1, schema=schema, draws=0)
+        for each in (codes, padded)
     )
     assert more.statistic == pytest.approx(alone.statistic, abs=1e-4)

@@ -29,9 +29,9 @@ def test_fit_groups__weights_make_shares_and_likelihoods_those_of_effective_samp
     codes, weight = draw()
     group = np.where(np.arange(600) % 3 == 0, "a", "b")
     options: dict[str, Any] = {"schema": SCHEMA, "free": ["v0"]}
-    plain = pmf.fit_groups(codes, group, 2, **options)
-    equal = pmf.fit_groups(codes, group, 2, weight=np.full(600, 0.3), **options)
-    weighted = pmf.fit_groups(codes, group, 2, weight=weight, **options)
+    plain = pmf.families.fit_groups(codes, group, 2, **options)
+    equal = pmf.families.fit_groups(codes, group, 2, weight=np.full(600, 0.3), **options)
+    weighted = pmf.families.fit_groups(codes, group, 2, weight=weight, **options)
     for name, fit in plain.fits.items():
         assert equal.fits[name].criteria == fit.criteria
     own = weight * (group == "a")
@@ -45,9 +45,11 @@ def test_fit_groups__weights_make_shares_and_likelihoods_those_of_effective_samp
 
 def test_likelihood_ratio_test__has_the_weighted_likelihoods():
     codes, weight = draw(300)
-    plain = pmf.likelihood_ratio_test(codes, 1, schema=SCHEMA, draws=2)
-    equal = pmf.likelihood_ratio_test(codes, 1, schema=SCHEMA, draws=2, weight=np.full(300, 4))
-    weighted = pmf.likelihood_ratio_test(codes, 1, schema=SCHEMA, draws=2, weight=weight)
+    plain = pmf.inference.likelihood_ratio_test(codes, 1, schema=SCHEMA, draws=2)
+    equal = pmf.inference.likelihood_ratio_test(
+        codes, 1, schema=SCHEMA, draws=2, weight=np.full(300, 4)
+    )
+    weighted = pmf.inference.likelihood_ratio_test(codes, 1, schema=SCHEMA, draws=2, weight=weight)
     assert equal == plain
     scaled = weight * round(weight.sum() ** 2 / (weight**2).sum()) / weight.sum()
     shares = np.average(codes, axis=0, weights=weight)
@@ -73,15 +75,15 @@ def test_bivariate_residuals__of_weighted_samples_are_those_of_the_fit():
 def test_fit_traits__weights_make_the_states_as_probable_as_people():
     codes, weight = draw()
     options: dict[str, Any] = {"dimensions": 0, "n_states": 40, "passes": 4, "shrinkage": 1.0}
-    plain = pmf.fit_traits(codes, SCHEMA, **options)
-    equal = pmf.fit_traits(codes, SCHEMA, weight=np.full(600, 9.0), **options)
-    weighted = pmf.fit_traits(codes, SCHEMA, weight=weight, **options)
+    plain = pmf.families.fit_traits(codes, SCHEMA, **options)
+    equal = pmf.families.fit_traits(codes, SCHEMA, weight=np.full(600, 9.0), **options)
+    weighted = pmf.families.fit_traits(codes, SCHEMA, weight=weight, **options)
     np.testing.assert_array_equal(equal.model.factors, plain.model.factors)
     np.testing.assert_array_equal(equal.model.prior, plain.model.prior)
     for each, own in ((plain, None), (weighted, weight)):
         shares = np.average(codes[:, 0], weights=own)
         assert each.model.marginal([0])[1] == pytest.approx(shares, abs=0.06)
-    chosen = pmf.fit_traits(codes, SCHEMA, dimensions=0, n_states=40, weight=weight)
+    chosen = pmf.families.fit_traits(codes, SCHEMA, dimensions=0, n_states=40, weight=weight)
     assert chosen.comparisons
 
 
@@ -99,18 +101,19 @@ def test_weigh_model__is_in_effective_samples():
     codes, weight = draw(1500)
     seen, unseen = slice(0, 1000), slice(1000, None)
     model = pmf.fit_em(codes[seen], rank=2, schema=SCHEMA, weight=weight[seen]).model
-    designs = [pmf.SurveyDesign(weight[rows]) for rows in (seen, unseen)]
+    designs = [pmf.surveys.SurveyDesign(weight[rows]) for rows in (seen, unseen)]
     options: dict[str, Any] = dict(zip(("design", "unseen_design"), designs, strict=True))
-    found = pmf.weigh_model(model, codes[seen], codes[unseen], **options)
+    found = pmf.answering.weigh_model(model, codes[seen], codes[unseen], **options)
     kish = weight[seen].sum() ** 2 / (weight[seen] ** 2).sum()
     learnt = found.origin["equivalent_samples"]
     assert learnt["n_fitted"] == pytest.approx(round(kish))
-    plain = pmf.weigh_model(model, codes[seen], codes[unseen])
+    plain = pmf.answering.weigh_model(model, codes[seen], codes[unseen])
     even: dict[str, Any] = {
-        name: pmf.SurveyDesign(np.full(design.n_rows, 3)) for name, design in options.items()
+        name: pmf.surveys.SurveyDesign(np.full(design.n_rows, 3))
+        for name, design in options.items()
     }
-    same = pmf.weigh_model(model, codes[seen], codes[unseen], **even)
+    same = pmf.answering.weigh_model(model, codes[seen], codes[unseen], **even)
     assert same.origin == plain.origin
     assert learnt != plain.origin["equivalent_samples"]
     with pytest.raises(pmf.PmfError, match="unseen_design"):
-        pmf.weigh_model(model, codes[seen], codes[unseen], design=designs[0])
+        pmf.answering.weigh_model(model, codes[seen], codes[unseen], design=designs[0])

@@ -22,7 +22,7 @@ from tests.inference.errors.test_standard_errors import plant
 def find_errors(model, codes, *design):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentificationWarning)
-        return pmf.standard_errors(model, codes, *design)
+        return pmf.inference.standard_errors(model, codes, *design)
 
 
 @pytest.mark.parametrize("kind", ["classes", "forests", "design"])
@@ -32,7 +32,11 @@ def test_errors_of_classes_are_of_the_probabilities_of_the_summary(kind):
     result = pmf.fit_em(
         codes, rank=2, schema=truth.schema, dependence="tree" if kind == "forests" else "none"
     )
-    design = [pmf.SurveyDesign(np.ones(600), psu=np.arange(600) // 3)] if kind == "design" else []
+    design = (
+        [pmf.surveys.SurveyDesign(np.ones(600), psu=np.arange(600) // 3)]
+        if kind == "design"
+        else []
+    )
     errors = find_errors(result.model, codes, *design)
     (table,) = errors.summary().tables
     rows = {(row[0], row[1]): row[2] for row in table.rows}
@@ -58,7 +62,7 @@ def test_errors_of_classes_are_of_the_probabilities_of_the_summary(kind):
 def test_errors_of_item_responses_are_of_the_numbers_of_the_summary(n_traits):
     truth = plant_items([2, 3, 2, 4, 2, 3], n_traits, 3)
     codes = draw_samples(truth, 900, 4)[0]
-    result = pmf.fit_item_responses(codes, n_traits, schema=truth.schema)
+    result = pmf.families.fit_item_responses(codes, n_traits, schema=truth.schema)
     errors = find_errors(result.model, codes)
     tables = errors.summary().tables
     rows = {tuple(row[:2]): row[2] for row in tables[0].rows}
@@ -104,7 +108,7 @@ def test_errors_of_item_responses_are_those_of_the_numeric_information():
     schema = make_schema([2, 3, 2, 3, 2], (3,))
     truth = plant_items([2, 3, 2, 3, 2], 1, 7)
     codes = draw_samples(truth, 700, 8, missing=0.1)[0]
-    model = pmf.fit_item_responses(
+    model = pmf.families.fit_item_responses(
         codes, 1, schema=schema, pseudo_count=0.0, tol=1e-13, max_passes=3000
     ).model
     errors = find_errors(model, codes)
@@ -146,7 +150,7 @@ def test_a_threshold_that_no_slope_moves_has_no_interval():
     codes = np.random.default_rng(3).integers(0, 2, (400, 5))
     codes[:, 1] = np.where(np.arange(400) % 4 > 0, codes[:, 0], codes[:, 1])
     codes[:, 2] = np.where(np.arange(400) % 4 > 1, codes[:, 0], codes[:, 2])
-    model = pmf.fit_item_responses(codes, 1).model
+    model = pmf.families.fit_item_responses(codes, 1).model
     errors = find_errors(model, codes)
     slopes, thresholds = errors["discriminations"], errors["thresholds"]
     is_moved = slopes.lower[:, 0] > 0

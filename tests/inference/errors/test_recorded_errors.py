@@ -27,13 +27,13 @@ def fitted():
 @pytest.fixture
 def stored(fitted, tmp_path):
     blocks = write_partition(tmp_path, fitted[1], SCHEMA, block_rows=300)
-    return pmf.StoredSamples(blocks, SCHEMA)
+    return pmf.em.StoredSamples(blocks, SCHEMA)
 
 
 def test_they_are_those_of_standard_errors(fitted, stored):
     model, codes = fitted
     found = record_errors(model, stored)
-    known = pmf.standard_errors(model, codes)
+    known = pmf.inference.standard_errors(model, codes)
     assert found["columns"] == list(COLUMNS)
     assert len(found["rows"]) == 2 + 2 * 18
     shares = [row for row in found["rows"] if row[0] == "share"]

@@ -80,7 +80,7 @@ def test_standard_errors__of_one_state_are_those_of_shares():
     model = pmf.fit_em(
         codes, rank=1, schema=pmf.Schema.from_cardinalities([3, 2]), pseudo_count=0
     ).model
-    found = pmf.standard_errors(model, codes)
+    found = pmf.inference.standard_errors(model, codes)
     shares = model.factors
     np.testing.assert_allclose(
         found["factors"].errors, np.sqrt(shares * (1 - shares) / 500), rtol=1e-5
@@ -91,7 +91,7 @@ def test_standard_errors__of_one_state_are_those_of_shares():
 
 def test_standard_errors__of_a_state_are_no_less_than_those_of_known_states():
     codes, model = draw_fit(plant([3] * 6, 2), 1000)
-    found = pmf.standard_errors(model, codes)
+    found = pmf.inference.standard_errors(model, codes)
     prior = model.prior
     assert (found["prior"].errors > np.sqrt(prior * (1 - prior) / 1000)).all()
     for each in found.values():
@@ -107,7 +107,7 @@ def test_standard_errors__are_the_spread_over_samples():
         codes, model = draw_fit(truth, 1500, seed)
         fits.append(np.vstack([model.prior, model.factors]))
         if seed < 5:
-            found = pmf.standard_errors(model, codes)
+            found = pmf.inference.standard_errors(model, codes)
             errors.append(np.vstack([found["prior"].errors, found["factors"].errors]))
     actual = np.std(fits, axis=0, ddof=1)
     # 59 degrees of freedom of each spread, 38 parameters
@@ -121,7 +121,7 @@ def test_standard_errors__what_samples_leave_open_has_none(sizes, rank):
     truth = plant(sizes, rank)
     codes = truth.sample(2000, 0)
     with pytest.warns(IdentificationWarning):
-        found = pmf.standard_errors(truth, codes)
+        found = pmf.inference.standard_errors(truth, codes)
     assert "v0, v1" in found.notes[0]
     assert np.isnan(found["prior"].errors).all()
     assert not found["factors"].is_determined.any()
@@ -133,10 +133,13 @@ def test_standard_errors__what_is_determined_all_the_same_has_one():
     model = pmf.JointPMF(np.array([0.5, 0.5]), factors, pmf.Schema.from_cardinalities([2, 2, 2]))
     joined = pmf.JointPMF(np.ones(1), np.full((6, 1), 0.5), model.schema)
     codes = model.sample(3000, 0)
-    assert pmf.standard_errors(pmf.fit_em(codes, joined, pseudo_count=0).model, codes).notes == ()
+    assert (
+        pmf.inference.standard_errors(pmf.fit_em(codes, joined, pseudo_count=0).model, codes).notes
+        == ()
+    )
     # four levels make two states known
     wide = plant([4, 4, 4], 2, concentration=0.5)
-    found = pmf.standard_errors(*reversed(draw_fit(wide, 3000)))
+    found = pmf.inference.standard_errors(*reversed(draw_fit(wide, 3000)))
     assert found["factors"].is_determined.all()
 
 
@@ -145,7 +148,7 @@ def test_standard_errors__a_level_never_seen_is_at_an_edge():
     codes, _ = draw_fit(truth, 2000)
     codes[codes[:, 0] == 2, 0] = 1
     model = pmf.fit_em(codes, truth, pseudo_count=0, max_passes=5000, tol=1e-12).model
-    found = pmf.standard_errors(model, codes)
+    found = pmf.inference.standard_errors(model, codes)
     assert found["factors"].is_edge[2].all()
     assert found["factors"].errors[2].tolist() == [0.0, 0.0]
     assert found["factors"].lower[2].tolist() == [0.0, 0.0]
@@ -159,7 +162,7 @@ def test_standard_errors__a_variable_never_observed_is_not_determined():
     codes[:, 3] = -1
     model = pmf.fit_em(codes, truth, pseudo_count=0, max_passes=5000, tol=1e-12).model
     with pytest.warns(IdentificationWarning, match="v3"):
-        found = pmf.standard_errors(model, codes)
+        found = pmf.inference.standard_errors(model, codes)
     of_variable = found["factors"].is_determined.reshape(5, 3, 2)
     assert of_variable.all(axis=(1, 2)).tolist() == [True, True, True, False, True]
 
@@ -169,22 +172,22 @@ def test_standard_errors__away_from_the_maximum_is_said():
     codes = truth.sample(2000, 3)
     model = pmf.fit_em(codes, plant([3] * 5, 2, seed=5), pseudo_count=0, max_passes=0).model
     with pytest.warns(IdentificationWarning):
-        pmf.standard_errors(model, codes)
+        pmf.inference.standard_errors(model, codes)
 
 
 def test_standard_errors__refuses():
     truth = plant([3] * 5, 2)
     codes = truth.sample(50, 0)
     with pytest.raises(pmf.PmfError, match="samples"):
-        pmf.standard_errors(truth, codes[:0])
+        pmf.inference.standard_errors(truth, codes[:0])
     with pytest.raises(pmf.PmfError):
-        pmf.standard_errors(truth, np.full((4, 5), -1))
+        pmf.inference.standard_errors(truth, np.full((4, 5), -1))
     average = pmf.fit_em(codes, rank=2, schema=truth.schema, members=2).model
     with pytest.raises(pmf.PmfError, match="average"):
-        pmf.standard_errors(average, codes)
+        pmf.inference.standard_errors(average, codes)
     large = plant([10] * 25, 10)
     with pytest.raises(MemoryPlanError, match="2510"):
-        pmf.standard_errors(large, large.sample(5, 0))
+        pmf.inference.standard_errors(large, large.sample(5, 0))
 
 
 @pytest.mark.parametrize(("sizes", "rank"), [([3, 3], 2), ([3, 3, 3], 4)])

@@ -23,7 +23,7 @@ def test_pool__many_quantities_at_once_as_one_by_one():
     rng = np.random.default_rng(0)
     estimates, variances = rng.normal(size=(7, 2, 3)), rng.uniform(0.5, 2, (7, 2, 3))
     dof = rng.uniform(5, 200, (2, 3))
-    found = pmf.pool(estimates, variances, dof=dof, level=0.9)
+    found = pmf.inference.pool(estimates, variances, dof=dof, level=0.9)
     for cell in np.ndindex(2, 3):
         every = (slice(None), *cell)
         expected = pool_one(estimates[every], variances[every], dof[cell], 0.9)
@@ -49,7 +49,7 @@ def test_pool__intervals_of_means_cover_as_they_say():
     mu = mean + sigma / np.sqrt(n_seen) * rng.normal(size=(draws, repeats))
     made = mu[..., None] + sigma[..., None] * rng.normal(size=(draws, repeats, n - n_seen))
     tables = np.concatenate([np.broadcast_to(seen, (draws, *seen.shape)), made], axis=2)
-    found = pmf.pool(tables.mean(axis=2), tables.var(axis=2, ddof=1) / n, dof=n - 1)
+    found = pmf.inference.pool(tables.mean(axis=2), tables.var(axis=2, ddof=1) / n, dof=n - 1)
     covered = ((found.low <= 0) & (found.high >= 0)).mean()
     assert covered == pytest.approx(0.95, abs=4 * np.sqrt(0.95 * 0.05 / repeats))
     # an interval without the gaps' part does not
@@ -58,18 +58,18 @@ def test_pool__intervals_of_means_cover_as_they_say():
 
 
 def test_pool__where_draws_agree_it_is_the_interval_of_one_table():
-    found = pmf.pool([0.1 + 0.2] * 3, [0.04] * 3)
+    found = pmf.inference.pool([0.1 + 0.2] * 3, [0.04] * 3)
     assert found.between == 0
     assert found.fraction_missing == 0
     assert np.isinf(found.dof)
     np.testing.assert_allclose([found.low, found.high], stats.norm.interval(0.95, 0.3, 0.2))
-    nothing = pmf.pool([0.5, 0.5], [0.0, 0.0])
+    nothing = pmf.inference.pool([0.5, 0.5], [0.0, 0.0])
     assert nothing.low == 0.5
     assert nothing.high == 0.5
 
 
 def test_pool__where_tables_leave_nothing_open_the_draws_do():
-    found = pmf.pool([0.4, 0.6, 0.5], [0.0, 0.0, 0.0], dof=50)
+    found = pmf.inference.pool([0.4, 0.6, 0.5], [0.0, 0.0, 0.0], dof=50)
     assert found.dof == 2
     assert found.fraction_missing == 1
     expected = stats.t.interval(0.95, 2, 0.5, np.sqrt(4 / 3) * 0.1)
@@ -77,7 +77,7 @@ def test_pool__where_tables_leave_nothing_open_the_draws_do():
 
 
 def test_pool__not_a_number_stays_with_its_quantity():
-    found = pmf.pool([[1.0, np.nan], [2.0, 3.0]], [[1.0, 1.0], [1.0, 1.0]])
+    found = pmf.inference.pool([[1.0, np.nan], [2.0, 3.0]], [[1.0, 1.0], [1.0, 1.0]])
     assert np.isfinite(found.high[0])
     for values in (found.estimate, found.dof, found.low, found.high, found.fraction_missing):
         assert np.isnan(values[1])
@@ -97,4 +97,4 @@ def test_pool__not_a_number_stays_with_its_quantity():
 )
 def test_pool__mistakes(estimates, variances, options, message):
     with pytest.raises(pmf.PmfError, match=message):
-        pmf.pool(estimates, variances, **options)
+        pmf.inference.pool(estimates, variances, **options)

@@ -48,7 +48,9 @@ def test_fit_resampled__of_an_average_each_is_of_one_fit(codes, dependence):
 
 
 def test_fit_resampled__traits_keep_their_settings(codes):
-    model = pmf.fit_traits(codes, SCHEMA, dimensions=1, n_states=20, passes=3, shrinkage=0.5).model
+    model = pmf.families.fit_traits(
+        codes, SCHEMA, dimensions=1, n_states=20, passes=3, shrinkage=0.5
+    ).model
     refits = fit_resampled(model, codes, 2)
     for refit in refits:
         settings = {name: refit.origin[name] for name in ("dimensions", "shrinkage", "passes")}
@@ -59,7 +61,7 @@ def test_fit_resampled__traits_keep_their_settings(codes):
 
 @pytest.fixture
 def stored(codes, tmp_path):
-    return pmf.StoredSamples(write_partition(tmp_path, codes, SCHEMA, block_rows=50), SCHEMA)
+    return pmf.em.StoredSamples(write_partition(tmp_path, codes, SCHEMA, block_rows=50), SCHEMA)
 
 
 def test_fit_resampled__stored_samples_as_in_memory(codes, stored):

@@ -119,7 +119,9 @@ def test_fit_em__some_of_many_samples_say_how_all_are_fitted_for_the_target(
     train, held_out, test = draw(900, 0), draw(200, 1), draw(1000, 2)
     given: Any = train
     if stored:
-        given = pmf.StoredSamples(write_partition(tmp_path, train, SCHEMA, block_rows=90), SCHEMA)
+        given = pmf.em.StoredSamples(
+            write_partition(tmp_path, train, SCHEMA, block_rows=90), SCHEMA
+        )
     result = pmf.fit_em(given, validation=held_out, **OPTIONS)
     assert result.method == "classes+conditional"
     assert measure(result.model, test) > 0.9

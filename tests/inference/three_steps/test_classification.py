@@ -14,7 +14,7 @@ def make():
 
 def test_classify__is_made_of_the_posteriors():
     model, codes = make()
-    found = pmf.classify(model, codes)
+    found = pmf.inference.classify(model, codes)
     posteriors = model.posterior(codes)
     likeliest = posteriors.argmax(axis=1)
     assert np.allclose(found.average_posteriors[1], posteriors[likeliest == 1].mean(axis=0))
@@ -32,8 +32,8 @@ def test_classify__weights_are_rows_again_and_empty_rows_are_left_out():
     model, codes = make()
     codes[0] = -1
     weight = np.random.default_rng(0).integers(0, 3, len(codes))
-    weighted = pmf.classify(model, codes, weight=weight)
-    again = pmf.classify(model, np.repeat(codes, weight, axis=0))
+    weighted = pmf.inference.classify(model, codes, weight=weight)
+    again = pmf.inference.classify(model, np.repeat(codes, weight, axis=0))
     assert np.isclose(weighted.entropy_r2, again.entropy_r2)
     assert np.allclose(weighted.average_posteriors, again.average_posteriors)
     assert again.n_rows == weight[1:].sum()
@@ -46,7 +46,7 @@ def test_classify__a_class_that_nobody_is_likeliest_in_has_no_average():
         np.column_stack([model.factors, np.full(8, 0.5)]),
         model.schema,
     )
-    found = pmf.classify(rare, codes)
+    found = pmf.inference.classify(rare, codes)
     assert np.isnan(found.average_posteriors[2]).all()
     assert found.assigned[2] == 0
 
@@ -54,8 +54,8 @@ def test_classify__a_class_that_nobody_is_likeliest_in_has_no_average():
 def test_classify__of_one_class_is_certain():
     model, codes = make()
     one = pmf.fit_em(codes, rank=1, schema=model.schema).model
-    found = pmf.classify(one, codes)
+    found = pmf.inference.classify(one, codes)
     assert np.isnan(found.entropy_r2)
     assert found.error_rate == 0
     with pytest.raises(pmf.PmfError):
-        pmf.classify(one, np.full((2, 4), -1))
+        pmf.inference.classify(one, np.full((2, 4), -1))

@@ -30,7 +30,9 @@ def plant(n_rows=1000, chance=0.8, seed=0):
 @pytest.mark.parametrize("assignment", ["modal", "proportional"])
 def test_distal_outcome__undoes_what_assignment_mixes(correction, assignment):
     model, codes, _, number = plant(20_000)
-    found = pmf.distal_outcome(model, codes, number, correction=correction, assignment=assignment)
+    found = pmf.inference.distal_outcome(
+        model, codes, number, correction=correction, assignment=assignment
+    )
     assert (np.abs(found.values - MEANS) < 4 * found.errors).all()
     assert (found.errors > found.third_step_errors).all()
     plain = [number[model.posterior(codes).argmax(axis=1) == each].mean() for each in range(3)]
@@ -43,7 +45,7 @@ def test_distal_outcome__errors_are_those_of_surveys_drawn_again():
     found = []
     for seed in range(40):
         model, codes, _, number = plant(seed=seed)
-        found.append(pmf.distal_outcome(model, codes, number))
+        found.append(pmf.inference.distal_outcome(model, codes, number))
     spread = np.std([each.values for each in found], axis=0)
     errors = np.mean([each.errors for each in found], axis=0)
     assert (np.abs(errors / spread - 1) < 0.35).all()
@@ -54,7 +56,7 @@ def test_distal_outcome__of_levels_is_shares_that_sum_to_one_with_intervals_insi
     texts = np.where(
         np.random.default_rng(1).random(1000) < 0.2, "z", np.array(list("abc"))[classes]
     )
-    found = pmf.distal_outcome(model, codes, texts, correction="ml")
+    found = pmf.inference.distal_outcome(model, codes, texts, correction="ml")
     assert found.levels == ("a", "b", "c", "z")
     assert found.values.shape == (3, 4)
     assert np.allclose(found.values.sum(axis=1), 1)
@@ -68,7 +70,7 @@ def test_distal_outcome__both_corrections_agree_on_shares_inside():
     model, codes, classes, _ = plant()
     texts = np.where(np.random.default_rng(1).random(1000) < 0.3 + 0.2 * classes, "y", "n")
     by_bch, by_ml = (
-        pmf.distal_outcome(model, codes, texts, correction=each) for each in ("bch", "ml")
+        pmf.inference.distal_outcome(model, codes, texts, correction=each) for each in ("bch", "ml")
     )
     assert np.allclose(by_bch.values, by_ml.values, atol=1e-6)
     assert np.allclose(by_bch.errors, by_ml.errors, atol=1e-5)
@@ -77,9 +79,9 @@ def test_distal_outcome__both_corrections_agree_on_shares_inside():
 def test_distal_outcome__weights_that_are_whole_are_rows_again():
     model, codes, _, number = plant(300)
     weight = np.random.default_rng(0).integers(0, 3, 300)
-    weighted = pmf.distal_outcome(model, codes, number, weight=weight)
+    weighted = pmf.inference.distal_outcome(model, codes, number, weight=weight)
     rows = np.repeat(np.arange(300), weight)
-    again = pmf.distal_outcome(model, codes[rows], number[rows])
+    again = pmf.inference.distal_outcome(model, codes[rows], number[rows])
     assert np.allclose(weighted.values, again.values)
     assert weighted.n_left_out == (weight == 0).sum()
 
@@ -88,7 +90,7 @@ def test_distal_outcome__rows_without_an_outcome_or_any_answer_are_left_out():
     model, codes, _, number = plant(500)
     codes[0] = -1
     number[1] = np.nan
-    found = pmf.distal_outcome(model, codes, number)
+    found = pmf.inference.distal_outcome(model, codes, number)
     assert (found.n_rows, found.n_left_out) == (498, 2)
 
 
@@ -96,7 +98,7 @@ def test_distal_outcome__of_one_class_is_the_mean():
     rng = np.random.default_rng(0)
     codes, number = rng.integers(0, 2, (200, 2)), rng.normal(size=200)
     model = pmf.fit_em(codes, rank=1, schema=pmf.Schema.from_cardinalities([2, 2])).model
-    found = pmf.distal_outcome(model, codes, number)
+    found = pmf.inference.distal_outcome(model, codes, number)
     assert np.isclose(found.values[0], number.mean())
     assert np.isclose(found.errors[0], number.std() / np.sqrt(200))
     assert found.pairs == ()
@@ -114,7 +116,7 @@ def test_class_regression__finds_what_classes_were_drawn_by():
     factors = np.tile([[0.8, 0.2], [0.2, 0.8]], (5, 1))
     model = pmf.fit_em(codes, pmf.JointPMF(np.array([0.5, 0.5]), factors, schema)).model
     table = {"number": number, "text": text, "noise": rng.normal(size=n_rows)}
-    found = pmf.class_regression(model, codes, table, reference=0)
+    found = pmf.inference.class_regression(model, codes, table, reference=0)
     assert found.covariates == ("intercept", "number", "text = b", "noise")
     truth = np.array([-0.5, 1.0, -0.8, 0.0])
     assert (np.abs(found.values[1] - truth) < 4 * found.errors[1]).all()
@@ -122,7 +124,9 @@ def test_class_regression__finds_what_classes_were_drawn_by():
     assert (found.errors[0] == 0).all()
     assert found.tests["number"].p_value < 1e-6 < found.tests["noise"].p_value
     # in other units and from the other side it is the same
-    other = pmf.class_regression(model, codes, {**table, "number": 1000 * number + 7}, reference=1)
+    other = pmf.inference.class_regression(
+        model, codes, {**table, "number": 1000 * number + 7}, reference=1
+    )
     assert np.isclose(other.values[0, 1] * 1000, -found.values[1, 1])
     assert np.isclose(other.errors[0, 1] * 1000, found.errors[1, 1])
 
@@ -130,23 +134,23 @@ def test_class_regression__finds_what_classes_were_drawn_by():
 def test_class_regression__refuses_what_it_cannot_tell_apart():
     model, codes, _, number = plant(300)
     with pytest.raises(pmf.PmfError, match="x"):
-        pmf.class_regression(model, codes, {"x": np.ones(300)})
+        pmf.inference.class_regression(model, codes, {"x": np.ones(300)})
     with pytest.raises(pmf.PmfError, match="covariates"):
-        pmf.class_regression(model, codes, {"x": number, "y": 2 * number})
+        pmf.inference.class_regression(model, codes, {"x": number, "y": 2 * number})
     with pytest.raises(pmf.PmfError, match="outside"):
-        pmf.class_regression(model, codes, {"x": number}, reference=3)
+        pmf.inference.class_regression(model, codes, {"x": number}, reference=3)
     with pytest.raises(pmf.PmfError, match="x"):
-        pmf.class_regression(model, codes, {"x": number[1:]})
+        pmf.inference.class_regression(model, codes, {"x": number[1:]})
 
 
 def test_three_steps__refuse_arguments_out_of_range():
     model, codes, _, number = plant(300)
     with pytest.raises(pmf.PmfError, match="correction"):
-        pmf.distal_outcome(model, codes, number, correction="none")  # type: ignore[arg-type]
+        pmf.inference.distal_outcome(model, codes, number, correction="none")  # type: ignore[arg-type]
     with pytest.raises(pmf.PmfError, match="weight"):
-        pmf.distal_outcome(model, codes, number, weight=-np.ones(300))
+        pmf.inference.distal_outcome(model, codes, number, weight=-np.ones(300))
     with pytest.raises(pmf.PmfError, match="outcome"):
-        pmf.distal_outcome(model, codes, np.full(300, np.nan))
+        pmf.inference.distal_outcome(model, codes, np.full(300, np.nan))
 
 
 def test_three_steps__say_where_classes_overlap_too_much():
@@ -154,14 +158,14 @@ def test_three_steps__say_where_classes_overlap_too_much():
     factors = np.repeat(model.factors[:, :1], 3, axis=1)
     alike = pmf.JointPMF(model.prior, factors, model.schema)
     with pytest.raises(pmf.PmfError):
-        pmf.distal_outcome(alike, codes, number)
+        pmf.inference.distal_outcome(alike, codes, number)
 
 
 def test_three_steps__say_where_the_model_is_too_large_for_its_errors(monkeypatch):
     monkeypatch.setattr(three_steps, "MAX_ENTRIES", 5)
     model, codes, _, number = plant(300)
     with pytest.warns(IdentificationWarning):
-        found = pmf.distal_outcome(model, codes, number)
+        found = pmf.inference.distal_outcome(model, codes, number)
     # what classification errors are themselves uncertain by is still in
     assert np.isfinite(found.errors).all()
 
@@ -169,8 +173,10 @@ def test_three_steps__say_where_the_model_is_too_large_for_its_errors(monkeypatc
 def test_distal_outcome__a_design_of_rows_is_their_weights():
     model, codes, _, number = plant(600)
     weight = np.random.default_rng(2).uniform(0.5, 2.0, 600).round(3)
-    by_weights = pmf.distal_outcome(model, codes, number, weight=weight)
-    by_design = pmf.distal_outcome(model, codes, number, design=pmf.SurveyDesign(weight))
+    by_weights = pmf.inference.distal_outcome(model, codes, number, weight=weight)
+    by_design = pmf.inference.distal_outcome(
+        model, codes, number, design=pmf.surveys.SurveyDesign(weight)
+    )
     assert np.allclose(by_design.values, by_weights.values)
     # the design divides by one row less
     assert np.allclose(by_design.errors, by_weights.errors, rtol=2 / 600)
@@ -180,10 +186,10 @@ def test_distal_outcome__a_design_of_rows_is_their_weights():
 def test_distal_outcome__units_that_are_alike_say_less():
     model, codes, _, number = plant(600)
     rows = np.repeat(np.arange(600), 4)
-    design = pmf.SurveyDesign(psu=rows)
-    alone = pmf.distal_outcome(model, codes[rows], number[rows])
-    clustered = pmf.distal_outcome(model, codes[rows], number[rows], design=design)
-    once = pmf.distal_outcome(model, codes, number)
+    design = pmf.surveys.SurveyDesign(psu=rows)
+    alone = pmf.inference.distal_outcome(model, codes[rows], number[rows])
+    clustered = pmf.inference.distal_outcome(model, codes[rows], number[rows], design=design)
+    once = pmf.inference.distal_outcome(model, codes, number)
     assert np.allclose(clustered.values, alone.values)
     assert np.allclose(clustered.errors, 2 * alone.errors, rtol=0.01)
     assert np.allclose(clustered.errors, once.errors, rtol=0.01)
@@ -192,10 +198,10 @@ def test_distal_outcome__units_that_are_alike_say_less():
 def test_distal_outcome__strata_take_out_what_differs_between_them():
     model, codes, _, number = plant(600)
     stratum = np.argsort(np.argsort(number)) // 30
-    stratified = pmf.distal_outcome(
-        model, codes, number, design=pmf.SurveyDesign(np.ones(600), stratum=stratum)
+    stratified = pmf.inference.distal_outcome(
+        model, codes, number, design=pmf.surveys.SurveyDesign(np.ones(600), stratum=stratum)
     )
-    assert (stratified.errors < pmf.distal_outcome(model, codes, number).errors).all()
+    assert (stratified.errors < pmf.inference.distal_outcome(model, codes, number).errors).all()
 
 
 def test_distal_outcome__errors_with_units_are_those_of_surveys_drawn_again():
@@ -210,8 +216,8 @@ def test_distal_outcome__errors_with_units_are_those_of_surveys_drawn_again():
         codes = (rng.random((600, 6)) < chances[kind]).astype(np.int64)
         number = kind + rng.normal(size=40)[unit] + rng.normal(size=600)
         model = pmf.fit_em(codes, truth, pseudo_count=0.0, tol=1e-9).model
-        design = pmf.SurveyDesign(psu=unit)
-        found.append(pmf.distal_outcome(model, codes, number, design=design))
+        design = pmf.surveys.SurveyDesign(psu=unit)
+        found.append(pmf.inference.distal_outcome(model, codes, number, design=design))
     spread = np.std([each.values for each in found], axis=0)
     errors = np.mean([each.errors for each in found], axis=0)
     assert (np.abs(errors / spread - 1) < 0.35).all()
@@ -221,22 +227,22 @@ def test_distal_outcome__errors_with_units_are_those_of_surveys_drawn_again():
 def test_distal_outcome__rows_that_the_model_has_not_seen_say_nothing_of_it(share):
     model, codes, _, number = plant(3000)
     fitted = np.arange(3000) < share * 3000
-    found = pmf.distal_outcome(model, codes, number, fitted=fitted)
-    whole = pmf.distal_outcome(model, codes, number)
+    found = pmf.inference.distal_outcome(model, codes, number, fitted=fitted)
+    whole = pmf.inference.distal_outcome(model, codes, number)
     assert np.allclose(found.values, whole.values)
     assert np.allclose(found.third_step_errors, whole.third_step_errors)
     # of fewer rows less is known of the classes
     assert (found.errors > whole.errors).all()
-    everyone = pmf.distal_outcome(model, codes, number, fitted=np.ones(3000, bool))
+    everyone = pmf.inference.distal_outcome(model, codes, number, fitted=np.ones(3000, bool))
     assert (everyone.errors == whole.errors).all()
 
 
 def test_class_regression__of_a_design():
     model, codes, _, number = plant(500)
     weight = np.random.default_rng(4).uniform(0.5, 2.0, 500).round(3)
-    design = pmf.SurveyDesign(weight, psu=np.arange(500) // 5)
-    found = pmf.class_regression(model, codes, {"x": number}, design=design)
-    plain = pmf.class_regression(model, codes, {"x": number}, weight=weight)
+    design = pmf.surveys.SurveyDesign(weight, psu=np.arange(500) // 5)
+    found = pmf.inference.class_regression(model, codes, {"x": number}, design=design)
+    plain = pmf.inference.class_regression(model, codes, {"x": number}, weight=weight)
     assert np.allclose(found.values, plain.values)
     assert (found.errors[0] != plain.errors[0]).any() or (found.errors[1] != plain.errors[1]).any()
 
@@ -244,8 +250,11 @@ def test_class_regression__of_a_design():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weight": np.ones(60), "design": pmf.SurveyDesign(np.ones(60))}, "weight and design"),
-        ({"design": pmf.SurveyDesign(np.ones(59))}, "design"),
+        (
+            {"weight": np.ones(60), "design": pmf.surveys.SurveyDesign(np.ones(60))},
+            "weight and design",
+        ),
+        ({"design": pmf.surveys.SurveyDesign(np.ones(59))}, "design"),
         ({"fitted": np.ones(59, bool)}, "fitted"),
         ({"fitted": np.ones(60)}, "fitted"),
     ],
@@ -253,7 +262,7 @@ def test_class_regression__of_a_design():
 def test_distal_outcome__designs_that_are_refused(options, message):
     model, codes, _, number = plant(60)
     with pytest.raises(pmf.PmfError, match=message):
-        pmf.distal_outcome(model, codes, number, **options)
+        pmf.inference.distal_outcome(model, codes, number, **options)
 
 
 def test_distal_outcome__replicates_have_the_errors_of_the_units_that_they_leave_out():
@@ -261,9 +270,11 @@ def test_distal_outcome__replicates_have_the_errors_of_the_units_that_they_leave
     unit = np.arange(600) // 10
     weight = np.random.default_rng(5).uniform(0.5, 2.0, 600).round(3)
     left = np.stack([np.where(unit == each, 0.0, weight * 60 / 59) for each in range(60)], axis=1)
-    by_units = pmf.distal_outcome(model, codes, number, design=pmf.SurveyDesign(weight, psu=unit))
-    replicated = pmf.SurveyDesign(weight, replicates=left, method="JK1")
-    found = pmf.distal_outcome(model, codes, number, design=replicated)
+    by_units = pmf.inference.distal_outcome(
+        model, codes, number, design=pmf.surveys.SurveyDesign(weight, psu=unit)
+    )
+    replicated = pmf.surveys.SurveyDesign(weight, replicates=left, method="JK1")
+    found = pmf.inference.distal_outcome(model, codes, number, design=replicated)
     assert np.allclose(found.values, by_units.values)
     assert np.allclose(found.errors, by_units.errors, rtol=0.01)
     assert found.quantile == by_units.quantile
@@ -274,9 +285,9 @@ def test_distal_outcome__refuses_classes_that_no_row_with_the_outcome_is_assigne
     model, codes, _, number = plant()
     known = np.where(model.posterior(codes).argmax(axis=1) == 1, np.nan, number)
     with pytest.raises(pmf.PmfError, match="none"):
-        pmf.distal_outcome(model, codes, known, weight=weight)
+        pmf.inference.distal_outcome(model, codes, known, weight=weight)
     with pytest.raises(pmf.PmfError, match="none"):
-        pmf.class_regression(model, codes, {"x": known}, weight=weight)
+        pmf.inference.class_regression(model, codes, {"x": known}, weight=weight)
 
 
 SPLIT = np.random.default_rng(0).integers(0, 2, 600)
@@ -302,8 +313,8 @@ def test_class_regression__names_covariates_that_separate_classes(
     covariate, open_columns, correction
 ):
     table = {"k": covariate, "noise": NOISE}
-    with pytest.warns(pmf.IdentificationWarning, match="covariate 'k"):
-        found = pmf.class_regression(TWO_MODEL, TWO, table, correction=correction)
+    with pytest.warns(pmf.errors.IdentificationWarning, match="covariate 'k"):
+        found = pmf.inference.class_regression(TWO_MODEL, TWO, table, correction=correction)
     values, errors = (each[1 - found.reference] for each in (found.values, found.errors))
     assert np.isinf(values[1])
     assert np.flatnonzero(~np.isfinite(values)).tolist() == open_columns
@@ -314,15 +325,19 @@ def test_class_regression__names_covariates_that_separate_classes(
 
 
 def test_class_regression__penalised_estimates_are_finite_and_near_the_others_elsewhere():
-    found = pmf.class_regression(TWO_MODEL, TWO, {"k": RARE, "noise": NOISE}, penalised=True)
+    found = pmf.inference.class_regression(
+        TWO_MODEL, TWO, {"k": RARE, "noise": NOISE}, penalised=True
+    )
     assert np.isfinite(found.values).all()
     assert np.isfinite(found.errors).all()
     assert abs(found.values[1 - found.reference, 1]) < 8
-    plain = pmf.class_regression(TWO_MODEL, TWO, {"noise": NOISE})
-    near = pmf.class_regression(TWO_MODEL, TWO, {"noise": NOISE}, penalised=True)
+    plain = pmf.inference.class_regression(TWO_MODEL, TWO, {"noise": NOISE})
+    near = pmf.inference.class_regression(TWO_MODEL, TWO, {"noise": NOISE}, penalised=True)
     np.testing.assert_allclose(near.values, plain.values, atol=0.02)
     with pytest.raises(pmf.PmfError, match="bch"):
-        pmf.class_regression(TWO_MODEL, TWO, {"k": RARE}, penalised=True, correction="bch")
+        pmf.inference.class_regression(
+            TWO_MODEL, TWO, {"k": RARE}, penalised=True, correction="bch"
+        )
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -355,4 +370,4 @@ def test_penalised__of_known_classes_adds_half_a_row_to_each_cell(n_classes):
 )
 def test_class_regression__names_covariates_that_are_no_quantities(covariate):
     with pytest.raises(pmf.PmfError, match="covariate 'k'"):
-        pmf.class_regression(TWO_MODEL, TWO, {"noise": NOISE, "k": covariate})
+        pmf.inference.class_regression(TWO_MODEL, TWO, {"noise": NOISE, "k": covariate})

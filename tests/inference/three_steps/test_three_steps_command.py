@@ -88,7 +88,7 @@ def test_three_steps__are_those_of_the_library(survey, call, tmp_path):
     assert known.design.n_units == len(set(survey_schools(tmp_path)))
     values = np.full(N_PEOPLE, np.nan)
     values[order] = hours[order]
-    expected = pmf.distal_outcome(
+    expected = pmf.inference.distal_outcome(
         model, known.codes, values[place], design=known.design, fitted=known.fitted
     )
     estimates = found["results"]["hours"]["estimates"]
@@ -206,8 +206,10 @@ def test_three_steps__errors_are_those_of_replicate_weights(survey, call, tmp_pa
     place = [int(name.as_py()[1:]) for name in known.names]
     values = np.full(N_PEOPLE, np.nan)
     values[order] = hours[order]
-    design = pmf.SurveyDesign(weights[place], replicates=replicates[place], method="Fay", fay=0.5)
-    expected = pmf.distal_outcome(
+    design = pmf.surveys.SurveyDesign(
+        weights[place], replicates=replicates[place], method="Fay", fay=0.5
+    )
+    expected = pmf.inference.distal_outcome(
         model, known.codes, values[place], design=design, fitted=known.fitted
     )
     found = [row["errors"] for row in json.loads(out)["results"]["hours"]["estimates"]]

@@ -76,6 +76,6 @@ def test_refuse_unable__where_only_an_answer_is_missing_it_may_be_tried_again():
 def test_open_objects__schemes_whose_package_is_not_there(monkeypatch, tmp_path):
     monkeypatch.setattr(addresses, "REMOTE", {"s3": "pmflib.store.no_package.bucket:Bucket"})
     for address in ("s3://b/x", "gs://b/x"):
-        with pytest.raises(ConfigError, match=r"is not supported for stores; give a folder$"):
+        with pytest.raises(ConfigError, match=r"is not supported for stores; pass a folder$"):
             open_objects(address)
     Store(tmp_path / "store").record_source("a.csv", "0" * 64, {})

@@ -40,7 +40,7 @@ def list_parameters(model):
 def survey():
     codes, weight, stratum, unit = draw()
     schema = pmf.Schema.from_cardinalities(SIZES)
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=unit)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=unit)
     options: dict[str, Any] = {"pseudo_count": 0.5, "tol": 1e-13, "max_passes": 3000}
     model = pmf.fit_em(codes, plant_start(schema), weight=design, **options).model
     return codes, design, model
@@ -63,11 +63,11 @@ def test_linearise__moves_the_model_as_a_refit_to_slightly_other_weights_does(su
     unit = design.units
     factor = 1 + 0.02 * rng.standard_normal((design.n_units, 3))
     replicates = (weights[:, None] * factor[unit]) / 10.0**design.weights.decimals
-    near = pmf.SurveyDesign(
+    near = pmf.surveys.SurveyDesign(
         weights / 10.0**design.weights.decimals, replicates=replicates, method="BRR"
     )
-    linear = pmf.fit_replicates(model, codes, near, method="linear")
-    refits = pmf.fit_replicates(model, codes, near, method="refit")
+    linear = pmf.surveys.fit_replicates(model, codes, near, method="linear")
+    refits = pmf.surveys.fit_replicates(model, codes, near, method="refit")
     for number, (small, whole) in enumerate(zip(linear.models, refits.models, strict=True)):
         share = np.sqrt(refits.factors[number] / linear.factors[number])
         step = (list_parameters(small) - list_parameters(linear.model)) / share
@@ -77,8 +77,8 @@ def test_linearise__moves_the_model_as_a_refit_to_slightly_other_weights_does(su
 
 def test_standard_errors__to_first_order_are_those_of_refits(survey):
     codes, design, model = survey
-    linear = pmf.standard_errors(model, codes, design)
-    refits = pmf.standard_errors(model, codes, design, method="refit")
+    linear = pmf.inference.standard_errors(model, codes, design)
+    refits = pmf.inference.standard_errors(model, codes, design, method="refit")
     for name in ("prior", "factors"):
         np.testing.assert_allclose(linear[name].errors, refits[name].errors, rtol=0.04)
         np.testing.assert_allclose(linear[name].lower, refits[name].lower, atol=0.004)
@@ -86,22 +86,27 @@ def test_standard_errors__to_first_order_are_those_of_refits(survey):
     def find_gap(model):
         return model.condition({"v1": 0, "v2": 1}).marginal(["v0"]) - model.marginal(["v0"])
 
-    small = pmf.fit_replicates(model, codes, design, method="linear").find_errors(find_gap)[1]
-    whole = pmf.fit_replicates(model, codes, design, method="refit").find_errors(find_gap)[1]
+    small = pmf.surveys.fit_replicates(model, codes, design, method="linear").find_errors(find_gap)[
+        1
+    ]
+    whole = pmf.surveys.fit_replicates(model, codes, design, method="refit").find_errors(find_gap)[
+        1
+    ]
     np.testing.assert_allclose(small, whole, rtol=0.04)
 
 
 def test_linearise__units_give_the_errors_of_their_replicate_weights_written_out(survey):
     codes, design, model = survey
     unit, replicates = 10.0**design.weights.decimals, list(design.iterate_replicates())
-    written = pmf.SurveyDesign(
+    written = pmf.surveys.SurveyDesign(
         design.weights.units / unit,
         replicates=np.stack([each.weights for each in replicates], axis=1) / unit,
         method="JKn",
         factors=[each.factor for each in replicates],
     )
     first, second = (
-        pmf.standard_errors(model, codes, each, method="linear") for each in (design, written)
+        pmf.inference.standard_errors(model, codes, each, method="linear")
+        for each in (design, written)
     )
     for name in ("prior", "factors"):
         np.testing.assert_allclose(first[name].errors, second[name].errors, rtol=1e-8)
@@ -130,11 +135,11 @@ def test_linearise__units_above_the_number_of_parameters_are_combined_without_lo
 
 def test_fit_replicates__more_units_than_fit_are_put_into_groups(survey, monkeypatch):
     codes, design, model = survey
-    each = pmf.SurveyDesign(design.weights.units)
-    whole = pmf.standard_errors(model, codes, each)
+    each = pmf.surveys.SurveyDesign(design.weights.units)
+    whole = pmf.inference.standard_errors(model, codes, each)
     n_entries = ClassInformation(model).n_entries
     monkeypatch.setattr("pmflib.surveys.design.replicates.MOST_TOTALS", 300 * n_entries)
-    grouped = pmf.standard_errors(model, codes, each)
+    grouped = pmf.inference.standard_errors(model, codes, each)
     assert grouped.method.startswith("300 units")
     ratio = grouped["factors"].errors / whole["factors"].errors
     np.testing.assert_allclose(ratio, 1.0, atol=0.2)
@@ -144,7 +149,7 @@ def test_fit_replicates__more_units_than_fit_are_put_into_groups(survey, monkeyp
 def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path, thread_client):
     codes, design, model = survey
     blocks = write_partition(tmp_path, codes, model.schema, block_rows=100)
-    stored = pmf.StoredSamples(blocks, model.schema)
+    stored = pmf.em.StoredSamples(blocks, model.schema)
     rows = np.arange(len(codes))
     order = np.concatenate([rows[rows % 3 == fold] for fold in range(3)])
     np.testing.assert_array_equal(stored.read_codes(), codes[order])
@@ -166,11 +171,11 @@ def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path, thread_clien
 def test_fit_replicates__what_is_at_an_edge_stays_and_what_is_open_has_no_error():
     codes, weight, stratum, unit = draw(purity=0.9, missing=0.0)
     codes[:, 0] = np.where(codes[:, 5] == 1, 1, 0)
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=unit)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=unit)
     schema = pmf.Schema.from_cardinalities(SIZES)
     options: dict[str, Any] = {"pseudo_count": 0.0, "tol": 1e-12, "max_passes": 3000}
     three = pmf.fit_em(codes, plant_start(schema, 3), weight=design, **options).model
-    found = pmf.fit_replicates(three, codes, design)
+    found = pmf.surveys.fit_replicates(three, codes, design)
     edges = np.concatenate([each.ravel() for each in found.is_edge])
     values, errors = found.find_errors(list_parameters)
     assert not errors[edges].any()
@@ -180,11 +185,11 @@ def test_fit_replicates__what_is_at_an_edge_stays_and_what_is_open_has_no_error(
         np.full(2, 0.5), three.factors[2:7, :2], pmf.Schema.from_cardinalities(SIZES[1:3])
     )
     two = pmf.fit_em(codes[:, 1:3], start, **options).model
-    with pytest.warns(pmf.IdentificationWarning):
-        open_errors = pmf.standard_errors(two, codes[:, 1:3], design)
+    with pytest.warns(pmf.errors.IdentificationWarning):
+        open_errors = pmf.inference.standard_errors(two, codes[:, 1:3], design)
     assert np.isnan(open_errors["prior"].errors).all()
     # but the table is
-    pairs = pmf.fit_replicates(two, codes[:, 1:3], design).find_errors(
+    pairs = pmf.surveys.fit_replicates(two, codes[:, 1:3], design).find_errors(
         lambda model: model.marginal([0, 1])
     )[1]
     assert (pairs > 0.002).all()
@@ -195,7 +200,7 @@ def test_standard_errors__of_one_state_are_those_of_weighted_shares(survey):
     codes = np.abs(codes)
     schema = pmf.Schema.from_cardinalities(SIZES)
     model = pmf.fit_em(codes, rank=1, schema=schema, weight=design, pseudo_count=0.0).model
-    found = pmf.standard_errors(model, codes, design)
+    found = pmf.inference.standard_errors(model, codes, design)
     weights, held = design.weights.units.astype(float), (codes[:, 0] == 1).astype(float)
     share = weights @ held / weights.sum()
     totals = np.bincount(design.units, weights * (held - share)) / weights.sum()
@@ -209,7 +214,7 @@ def test_standard_errors__where_all_answer_alike_nothing_moves(survey):
     codes, design, model = survey
     alike = np.zeros_like(codes)
     one = pmf.fit_em(alike, rank=1, schema=model.schema, weight=design, pseudo_count=0.0).model
-    found = pmf.standard_errors(one, alike, design)
+    found = pmf.inference.standard_errors(one, alike, design)
     assert not found["factors"].errors.any()
 
 
@@ -217,7 +222,7 @@ def test_fit_replicates__a_model_that_is_not_at_the_maximum_is_taken_there(surve
     codes, design, model = survey
     start = plant_start(model.schema)
     early = pmf.JointPMF(start.prior, start.factors, model.schema, {"pseudo_count": 0.5})
-    found = pmf.fit_replicates(early, codes, design)
+    found = pmf.surveys.fit_replicates(early, codes, design)
     assert found.distance > 0.2
     np.testing.assert_allclose(found.model.factors, model.factors, atol=1e-3)
 
@@ -225,11 +230,11 @@ def test_fit_replicates__a_model_that_is_not_at_the_maximum_is_taken_there(surve
 def test_fit_replicates__refuses_a_method_and_too_many_parameters(survey, monkeypatch):
     codes, design, model = survey
     with pytest.raises(pmf.PmfError, match="method"):
-        pmf.fit_replicates(model, codes, design, method="newton")  # type: ignore[arg-type]
+        pmf.surveys.fit_replicates(model, codes, design, method="newton")  # type: ignore[arg-type]
     n_entries = ClassInformation(model).n_entries
     for module in ("linearised", "replicates"):
         monkeypatch.setattr(f"pmflib.surveys.design.{module}.MAX_ENTRIES", n_entries - 1)
     with pytest.raises(MemoryPlanError, match="method='refit'"):
-        pmf.fit_replicates(model, codes, design, method="linear")
-    found = pmf.fit_replicates(model, codes, design)
+        pmf.surveys.fit_replicates(model, codes, design, method="linear")
+    found = pmf.surveys.fit_replicates(model, codes, design)
     assert found.method.startswith("60 replicates")

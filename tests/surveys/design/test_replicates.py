@@ -18,15 +18,17 @@ def draw(n_strata=4, n_units=8, n_each=15, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     codes, weight, stratum, psu = draw()
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
     result = pmf.fit_em(codes, rank=2, weight=design, pseudo_count=0.0)
     return codes, design, result
 
 
 def test_standard_errors__of_units_that_differ_are_larger_than_of_independent_rows(fitted):
     codes, design, result = fitted
-    errors = pmf.standard_errors(result.model, codes, design)
-    rows = pmf.standard_errors(result.model, codes, pmf.SurveyDesign(design.weights.units))
+    errors = pmf.inference.standard_errors(result.model, codes, design)
+    rows = pmf.inference.standard_errors(
+        result.model, codes, pmf.surveys.SurveyDesign(design.weights.units)
+    )
     assert errors.method == "32 units to first order (jackknife), 28 degrees of freedom"
     assert errors["prior"].errors[0] > 1.8 * rows["prior"].errors[0]
     assert (errors["factors"].lower <= errors["factors"].values).all()
@@ -37,12 +39,14 @@ def test_standard_errors__of_units_that_differ_are_larger_than_of_independent_ro
 def test_standard_errors__of_independent_rows_agree_with_the_information():
     codes, *_ = draw(n_each=1, n_units=250, seed=3)
     model = pmf.fit_em(codes, rank=2, pseudo_count=0.0, tol=1e-10).model
-    by_rows = pmf.standard_errors(model, codes, pmf.SurveyDesign(np.ones(1000)))
-    by_information = pmf.standard_errors(model, codes)
+    by_rows = pmf.inference.standard_errors(model, codes, pmf.surveys.SurveyDesign(np.ones(1000)))
+    by_information = pmf.inference.standard_errors(model, codes)
     # the larger of the information's and White's, which are those of rows but for one degree of freedom
     ratio = by_rows["factors"].errors / by_information["factors"].errors
     np.testing.assert_allclose(ratio, np.sqrt(1000 / 999), atol=0.02)
-    refits = pmf.standard_errors(model, codes, pmf.SurveyDesign(np.ones(1000)), method="refit")
+    refits = pmf.inference.standard_errors(
+        model, codes, pmf.surveys.SurveyDesign(np.ones(1000)), method="refit"
+    )
     ratio = refits["factors"].errors / by_information["factors"].errors
     assert np.sqrt((ratio**2).mean()) == pytest.approx(1.0, abs=0.15)
 
@@ -54,19 +58,21 @@ def test_fit_replicates__errors_of_many_people_are_not_cut_short_by_the_end_of_p
     weight = rng.uniform(0.5, 1.5, 20_000)
     kept = np.repeat(rng.random((100, 4)) < 0.5, 200, axis=0)
     replicates = np.where(kept, 1.5, 0.5) * weight[:, None]
-    design = pmf.SurveyDesign(weight, replicates=replicates, method="Fay", fay=0.5)
+    design = pmf.surveys.SurveyDesign(weight, replicates=replicates, method="Fay", fay=0.5)
     yes = np.where(np.arange(2) == 1, 0.6, 0.4)
     factors = np.tile(np.stack([1 - yes, yes]), (12, 1))
     start = pmf.JointPMF(np.full(2, 0.5), factors, pmf.Schema.from_cardinalities([2] * 12))
     model = pmf.fit_em(codes, start, weight=weight, pseudo_count=0.0, max_passes=3000).model
-    refits = pmf.fit_replicates(model, codes, design, method="refit")
+    refits = pmf.surveys.fit_replicates(model, codes, design, method="refit")
     found = refits.find_errors(lambda model: model.prior)[1]
     monkeypatch.setattr("pmflib.surveys.design.replicates.GAIN", 1e-8)
-    refits = pmf.fit_replicates(model, codes, design, method="refit")
+    refits = pmf.surveys.fit_replicates(model, codes, design, method="refit")
     exact = refits.find_errors(lambda model: model.prior)[1]
     np.testing.assert_allclose(found, exact, rtol=0.02)
     # where classes are so much alike, replicates are too far for the first order to be all there is
-    linear = pmf.fit_replicates(model, codes, design).find_errors(lambda model: model.prior)[1]
+    linear = pmf.surveys.fit_replicates(model, codes, design).find_errors(
+        lambda model: model.prior
+    )[1]
     np.testing.assert_allclose(linear, exact, rtol=0.1)
 
 
@@ -76,13 +82,15 @@ def test_fit_replicates__a_replicate_that_empties_a_level_and_one_that_is_the_wh
     codes[:15, 0] = 1
     left = weight.copy()
     left[:15] = 0
-    design = pmf.SurveyDesign(weight, replicates=np.stack([weight, left], axis=1), method="JK2")
+    design = pmf.surveys.SurveyDesign(
+        weight, replicates=np.stack([weight, left], axis=1), method="JK2"
+    )
     model = pmf.fit_em(codes, rank=2, weight=weight, pseudo_count=0.0).model
-    refits = pmf.fit_replicates(model, codes, design, method="refit")
+    refits = pmf.surveys.fit_replicates(model, codes, design, method="refit")
     whole, without = (each.marginal([0]) for each in refits.models)
     np.testing.assert_allclose(whole, refits.model.marginal([0]), atol=1e-6)
     assert without[1] == pytest.approx(0, abs=1e-9)
-    linear = pmf.fit_replicates(model, codes, design)
+    linear = pmf.surveys.fit_replicates(model, codes, design)
     np.testing.assert_array_equal(linear.models[0].factors, linear.model.factors)
     for found, tolerance in ((refits, 1e-4), (linear, 0.1)):
         values, errors = found.find_errors(lambda model: model.marginal([0]))
@@ -91,7 +99,7 @@ def test_fit_replicates__a_replicate_that_empties_a_level_and_one_that_is_the_wh
 
 def test_find_intervals__hold_the_value_and_stay_probabilities(fitted):
     codes, design, result = fitted
-    found = pmf.fit_replicates(result.model, codes, design)
+    found = pmf.surveys.fit_replicates(result.model, codes, design)
     values, low, high = found.find_intervals(lambda model: model.marginal([0, 1]))
     assert (0 < low).all()
     assert (low < values).all()
@@ -105,7 +113,7 @@ def test_find_intervals__hold_the_value_and_stay_probabilities(fitted):
 def test_ask__with_a_design_n_is_what_the_shares_are_worth(fitted):
     codes, design, result = fitted
     model = result.model
-    plain = model.ask("P(v0=1 | v1=1)", codes, design=pmf.SurveyDesign(np.ones(len(codes))))
+    plain = model.ask("P(v0=1 | v1=1)", codes, design=pmf.surveys.SurveyDesign(np.ones(len(codes))))
     designed = model.ask("P(v0=1 | v1=1)", codes, design=design)
     alone = model.ask("P(v0=1)", codes, design=design, source="counts")
     assert f"{round(design.weights.n_effective):,} effective samples" in str(designed)
@@ -120,7 +128,7 @@ def test_ask__with_a_design_n_is_what_the_shares_are_worth(fitted):
 def test_fit_em__no_unit_is_both_fitted_and_held_out_where_a_design_is_given():
     # rows of a unit are copies: by a hash of rows they would be held out from their own copies
     codes = np.repeat(np.random.default_rng(5).integers(0, 4, (60, 6)).astype(np.int8), 20, axis=0)
-    design = pmf.SurveyDesign(psu=np.repeat(np.arange(60), 20))
+    design = pmf.surveys.SurveyDesign(psu=np.repeat(np.arange(60), 20))
     with_design = pmf.fit_em(codes, rank=8, weight=design)
     without = pmf.fit_em(codes, rank=8)
     assert with_design.held_out_score.per_row < -6 * np.log(4)
@@ -130,9 +138,9 @@ def test_fit_em__no_unit_is_both_fitted_and_held_out_where_a_design_is_given():
 def test_fit_replicates__refuses_what_has_no_errors_by_design(fitted):
     codes, design, result = fitted
     with pytest.raises(pmf.PmfError, match="design"):
-        pmf.fit_replicates(result.model, codes[:10], design)
+        pmf.surveys.fit_replicates(result.model, codes[:10], design)
     with pytest.raises(pmf.PmfError):
-        pmf.fit_replicates(pmf.fit_item_responses(codes, 1).model, codes, design)
+        pmf.surveys.fit_replicates(pmf.families.fit_item_responses(codes, 1).model, codes, design)
     counts = pmf.count_pairs(codes, result.model.schema)
     with pytest.raises(pmf.PmfError, match="counts"):
         result.model.ask("P(v0)", counts, design=design)

@@ -49,7 +49,7 @@ def survey():
     codes, weights, stratum, unit, replicates = draw()
     tables = [np.where(np.arange(size)[:, None] == [0, size - 1], 6.0, 1.0) for size in SIZES]
     start = np.concatenate([table / table.sum(axis=0) for table in tables])
-    design = pmf.SurveyDesign(weights, stratum=stratum, psu=unit)
+    design = pmf.surveys.SurveyDesign(weights, stratum=stratum, psu=unit)
     options: dict[str, Any] = {"pseudo_count": 0.5, "tol": 1e-13, "max_passes": 3000}
     model = pmf.fit_em(
         codes, pmf.JointPMF(np.full(2, 0.5), start, SCHEMA), weight=design, **options
@@ -70,8 +70,10 @@ def test_replicate_weights(survey, tmp_path, thread_client, method, rtol):
     model, codes, weights, _, _, replicates = survey
     units = np.rint(replicates * 1e6).astype(np.int64)
     stored = store_samples(tmp_path / "p", codes, weights, replicates=units)
-    design = pmf.SurveyDesign(weights, replicates=replicates, method="Fay", fay=0.5, decimals=6)
-    expected = pmf.standard_errors(model, codes, design, method=method)
+    design = pmf.surveys.SurveyDesign(
+        weights, replicates=replicates, method="Fay", fay=0.5, decimals=6
+    )
+    expected = pmf.inference.standard_errors(model, codes, design, method=method)
     of_store = StoredReplicates(design.record)
     found = find_stored_replicates(model, stored, of_store, method)
     check(find_design_errors(found), expected, rtol)
@@ -86,8 +88,10 @@ def test_a_replicate_that_empties_a_level(survey, tmp_path):
     emptied = np.where((codes[:, 1] == 2)[:, None] & (np.arange(N_REPLICATES) == 4), 0, replicates)
     units = np.rint(emptied * 1e6).astype(np.int64)
     stored = store_samples(tmp_path / "p", codes, weights, replicates=units)
-    design = pmf.SurveyDesign(weights, replicates=emptied, method="Fay", fay=0.5, decimals=6)
-    expected = pmf.standard_errors(model, codes, design)
+    design = pmf.surveys.SurveyDesign(
+        weights, replicates=emptied, method="Fay", fay=0.5, decimals=6
+    )
+    expected = pmf.inference.standard_errors(model, codes, design)
     found = find_stored_replicates(model, stored, StoredReplicates(design.record))
     errors = find_design_errors(found)
     check(errors, expected, 1e-6)
@@ -99,8 +103,8 @@ def test_strata_and_units(survey, tmp_path, method, rtol):
     model, codes, weights, stratum, unit, _ = survey
     hashes = np.column_stack([stratum * 7919, unit * 104_729 + 13]).astype(np.int64)
     stored = store_samples(tmp_path / "p", codes, weights, units=hashes)
-    design = pmf.SurveyDesign(weights, stratum=stratum, psu=unit, decimals=6)
-    expected = pmf.standard_errors(model, codes, design, method=method)
+    design = pmf.surveys.SurveyDesign(weights, stratum=stratum, psu=unit, decimals=6)
+    expected = pmf.inference.standard_errors(model, codes, design, method=method)
     found = find_stored_replicates(model, stored, StoredUnits(), method)
     check(find_design_errors(found), expected, rtol)
 

@@ -19,7 +19,7 @@ def estimate(weights, cells):
 
 def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
     weight, stratum, psu, cells = draw()
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
     shares, n_effective = design.find_effective(cells, 3)
     np.testing.assert_allclose(shares, estimate(weight, cells), rtol=1e-6)
     replicates = list(design.iterate_replicates())
@@ -36,18 +36,18 @@ def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
 
 def test_find_effective__of_independent_rows_is_their_number():
     cells = np.repeat(np.arange(2), 500)
-    design = pmf.SurveyDesign(psu=np.arange(1000))
+    design = pmf.surveys.SurveyDesign(psu=np.arange(1000))
     ratio = (design.record.find_quantile(0.95) / 1.959964) ** 2
     assert design.find_effective(cells, 2)[1] == pytest.approx(999 / ratio)
     # two of a unit are one
-    design = pmf.SurveyDesign(psu=np.arange(1000) // 2)
+    design = pmf.surveys.SurveyDesign(psu=np.arange(1000) // 2)
     ratio = (design.record.find_quantile(0.95) / 1.959964) ** 2
     assert design.find_effective(cells, 2)[1] == pytest.approx(499 / ratio)
 
 
 def test_find_effective__of_no_rows_and_of_one_cell():
     weight, stratum, psu, _cells = draw()
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
     assert design.find_effective(np.full(60, -1), 3)[1] == 0.0
     kish = weight.sum() ** 2 / (weight**2).sum()
     assert design.find_effective(np.zeros(60, np.int64), 3)[1] == pytest.approx(kish, rel=1e-6)
@@ -67,7 +67,7 @@ def test_find_effective__of_no_rows_and_of_one_cell():
 def test_survey_design__each_kind_of_replicates_has_its_factor(method, options, factor):
     weight, *_, cells = draw()
     replicates = np.random.default_rng(1).random((60, 4)) ** 9
-    design = pmf.SurveyDesign(weight, replicates=replicates, method=method, **options)
+    design = pmf.surveys.SurveyDesign(weight, replicates=replicates, method=method, **options)
     shares, n_effective = design.find_effective(cells, 3)
     gaps = [estimate(column, cells) - shares for column in replicates.T]
     # which allows for the degrees of freedom of four replicates
@@ -79,7 +79,7 @@ def test_survey_design__each_kind_of_replicates_has_its_factor(method, options, 
 
 def test_dealt__no_unit_is_in_two_folds_and_each_fold_has_units_of_each_stratum():
     weight, stratum, psu, _ = draw(n_units=10)
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
     folds = design.dealt % 5
     for h in range(3):
         units = {
@@ -90,17 +90,17 @@ def test_dealt__no_unit_is_in_two_folds_and_each_fold_has_units_of_each_stratum(
 
 
 def test_survey_design__a_stratum_of_a_single_unit_is_taken_with_another():
-    design = pmf.SurveyDesign(stratum=["a"] * 4 + ["b"] * 2, psu=[1, 1, 2, 2, 3, 3])
+    design = pmf.surveys.SurveyDesign(stratum=["a"] * 4 + ["b"] * 2, psu=[1, 1, 2, 2, 3, 3])
     assert (design.n_strata, design.n_units, design.degrees) == (1, 3, 2)
-    first = pmf.SurveyDesign(stratum=["a"] * 2 + ["b"] * 4, psu=[3, 3, 1, 1, 2, 2])
+    first = pmf.surveys.SurveyDesign(stratum=["a"] * 2 + ["b"] * 4, psu=[3, 3, 1, 1, 2, 2])
     assert first.n_strata == 1
-    several = pmf.SurveyDesign(stratum=list("aabbcc"), psu=[1, 1, 2, 2, 3, 3])
+    several = pmf.surveys.SurveyDesign(stratum=list("aabbcc"), psu=[1, 1, 2, 2, 3, 3])
     assert (several.n_strata, several.degrees) == (1, 2)
 
 
 def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
     stratum = np.repeat([0, 1], [900, 3])
-    design = pmf.SurveyDesign(np.ones(903), stratum=stratum)
+    design = pmf.surveys.SurveyDesign(np.ones(903), stratum=stratum)
     replicates = list(design.iterate_replicates())
     assert 190 <= len(replicates) <= 210
     gone = sum((each.weights == 0).astype(int) for each in replicates)
@@ -110,7 +110,7 @@ def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
 
 def test_survey_design__a_stratum_of_few_units_that_is_most_of_the_population_keeps_them_apart():
     stratum = np.repeat([0, 1], [1000, 100])
-    design = pmf.SurveyDesign(np.where(stratum == 0, 0.1, 9.0), stratum=stratum)
+    design = pmf.surveys.SurveyDesign(np.where(stratum == 0, 0.1, 9.0), stratum=stratum)
     replicates = list(design.iterate_replicates())
     n_left_out = np.array([(each.weights[stratum == 1] == 0).sum() for each in replicates])
     assert (n_left_out == 1).sum() == 100
@@ -145,13 +145,13 @@ NOUGHT = np.ones((6, 4)) * [1, 1, 0, 1]
 )
 def test_survey_design__refuses_what_does_not_go_together(options, said):
     with pytest.raises(pmf.PmfError, match=said):
-        pmf.SurveyDesign(**options)
+        pmf.surveys.SurveyDesign(**options)
 
 
 def test_survey_design__of_one_unit_and_of_one_stratum():
     weight, _, psu, cells = draw(n_strata=1)
-    named = pmf.SurveyDesign(weight, stratum=np.full(weight.size, "all"), psu=psu)
-    alone = pmf.SurveyDesign(weight, psu=psu)
+    named = pmf.surveys.SurveyDesign(weight, stratum=np.full(weight.size, "all"), psu=psu)
+    alone = pmf.surveys.SurveyDesign(weight, psu=psu)
     assert named.notes == ()
     assert named.find_effective(cells, 3)[1] == alone.find_effective(cells, 3)[1]
     assert (named.dealt == alone.dealt).all()
@@ -160,7 +160,7 @@ def test_survey_design__of_one_unit_and_of_one_stratum():
 def test_survey_design__a_weight_of_a_thousand_million_is_one_person():
     weight, stratum, psu, cells = draw()
     weight[7] = 1e9
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
     shares, n_effective = design.find_effective(cells, 3)
     assert shares[cells[7]] == pytest.approx(1, abs=1e-6)
     assert design.weights.n_effective == pytest.approx(1, abs=1e-6)
@@ -171,7 +171,7 @@ def test_survey_design__a_weight_of_a_thousand_million_is_one_person():
 def test_covary_totals__agrees_with_the_jackknife_of_a_sum():
     weight, stratum, psu, _ = draw(n_each=4)
     values = np.random.default_rng(1).normal(size=(weight.size, 2))
-    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    design = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
     influences = design.weights.units[:, None] * values
     found = design.covary_totals(influences, np.arange(weight.size))
     whole = influences.sum(axis=0)
@@ -191,7 +191,7 @@ def test_covary_totals__of_replicates_is_what_their_sums_differ_by():
     weight, _, _, _ = draw()
     rng = np.random.default_rng(2)
     replicates = (weight[:, None] * rng.choice([0.5, 1.5], (weight.size, 8))).round(4)
-    design = pmf.SurveyDesign(weight.round(4), replicates=replicates, method="Fay", fay=0.5)
+    design = pmf.surveys.SurveyDesign(weight.round(4), replicates=replicates, method="Fay", fay=0.5)
     values = rng.normal(size=(weight.size, 2))
     found = design.covary_totals(weight.round(4)[:, None] * values, np.arange(weight.size))
     gaps = replicates.T @ values - weight.round(4) @ values
@@ -201,7 +201,7 @@ def test_covary_totals__of_replicates_is_what_their_sums_differ_by():
 def test_find_effective__of_one_stratum_is_that_of_its_own_units():
     weight, stratum, psu, cells = draw()
     inside = stratum == 1
-    alone = pmf.SurveyDesign(weight[inside], psu=psu[inside])
-    whole = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    alone = pmf.surveys.SurveyDesign(weight[inside], psu=psu[inside])
+    whole = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
     expected = alone.find_effective(cells[inside], 3)[1]
     assert whole.find_effective(np.where(inside, cells, -1), 3)[1] == pytest.approx(expected)

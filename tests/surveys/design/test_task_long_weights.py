@@ -99,8 +99,10 @@ def test_a_sparse_log_is_that_of_wide_files(pipeline, tmp_path, workers):
     dense = pmf.fit_em(whole.codes, log, weight=given, **options)
     sparse = pmf.fit_em(training, log, **options)
     assert np.abs(dense.model.factors - sparse.model.factors).max() < 1e-8
-    traits = pmf.fit_traits(training, dimensions=1, n_states=20, shrinkage=0.5, passes=5).model
-    again = pmf.fit_traits(
+    traits = pmf.families.fit_traits(
+        training, dimensions=1, n_states=20, shrinkage=0.5, passes=5
+    ).model
+    again = pmf.families.fit_traits(
         whole.codes,
         log.schema,
         weight=given,
@@ -251,7 +253,7 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
     blocks = list_dataset_blocks(store, last["dataset"], None)
     (size,) = find_sizes(blocks, [TableRequest((0,))])
     region[some], school[some] = region[0], school[0]
-    expected = pmf.SurveyDesign(now_has[kept], stratum=region[kept], psu=school[kept])
+    expected = pmf.surveys.SurveyDesign(now_has[kept], stratum=region[kept], psu=school[kept])
     assert size == pytest.approx(expected.find_effective(codes[kept, 0], 2)[1])
 
 

@@ -168,7 +168,7 @@ REQUESTS = [
 
 
 def check_sizes(found, codes, weights, replicates, method="Fay", fay=0.5):
-    design = pmf.SurveyDesign(weights, replicates=replicates, method=method, fay=fay)
+    design = pmf.surveys.SurveyDesign(weights, replicates=replicates, method=method, fay=fay)
     for size, request in zip(found, REQUESTS, strict=True):
         shape = [SIZES[position] for position in request.targets]
         cells = np.full(len(codes), -1)
@@ -221,7 +221,9 @@ def test_ask__answers_of_a_store_are_those_of_a_design_in_memory(pipeline, tmp_p
     record_night(config, stages)
     model = load_model(config, stages["model"])
     evidence = open_evidence(store, config.name, stages["model"], model.schema)
-    design = pmf.SurveyDesign(weights, replicates=replicates, method="Fay", fay=0.5, decimals=6)
+    design = pmf.surveys.SurveyDesign(
+        weights, replicates=replicates, method="Fay", fay=0.5, decimals=6
+    )
     for question in ("P(v1=2)", "P(v2=3 | v0=1)", "P(v0=1 | v1=0, v2=1)"):
         found, expected = (
             model.ask(question, data, design=given).to_json()
@@ -252,9 +254,9 @@ def test_refine__errors_are_those_of_the_design(errors, pipeline, tmp_path, work
     given = np.concatenate([each.to_codes(make_offsets(config)) for each in read])
     own = np.concatenate([each.weights for each in read]) / 1e6
     each = np.concatenate([read_replicates(block) for block in blocks]) / 1e6
-    design = pmf.SurveyDesign(own, replicates=each, method="Fay", fay=0.5, decimals=6)
+    design = pmf.surveys.SurveyDesign(own, replicates=each, method="Fay", fay=0.5, decimals=6)
     model = load_model(config, stages["model"])
-    expected = pmf.standard_errors(model, given, design, method=errors)
+    expected = pmf.inference.standard_errors(model, given, design, method=errors)
     shares = [row for row in found["rows"] if row[0] == "share"]
     rtol = 1e-5 if errors == "auto" else 0.02
     np.testing.assert_allclose([row[5] for row in shares], expected["prior"].errors, rtol=rtol)

@@ -121,7 +121,9 @@ def test_fit_traits__weighted_traits_are_those_of_samples_in_memory(pipeline, tm
     block = training.read_block()
     settings = {name: model.origin[name] for name in ("dimensions", "shrinkage", "passes")}
     ones = block.weights / block.weights.mean()
-    memory = pmf.fit_traits(block.codes, model.schema, n_states=20, weight=ones, **settings).model
+    memory = pmf.families.fit_traits(
+        block.codes, model.schema, n_states=20, weight=ones, **settings
+    ).model
     # states are people, drawn by their positions, with their weights
     assert np.abs(model.prior - memory.prior).max() < 1e-6
     assert np.abs(model.factors - memory.factors).max() < 1e-6

@@ -290,7 +290,7 @@ def test_answers_from_counts_are_weighted(pipeline, tmp_path, workers):
     assert n == round(weights.sum() ** 2 / (weights**2).sum())
     assert tables[1] == pytest.approx(n, abs=0.5)
     # as a design of weights in memory has it, where each row is a unit
-    design = pmf.SurveyDesign(weights)
+    design = pmf.surveys.SurveyDesign(weights)
     kept = (codes[:, [0, 2]] >= 0).all(axis=1) & np.isin(codes[:, 1], (0, 2))
     cells = np.where(kept, 4 * codes[:, 0] + codes[:, 2], -1)
     shares, worth = design.find_effective(cells, 8)
@@ -354,8 +354,10 @@ def test_answers_allow_for_units(pipeline, tmp_path, workers):
     request = TableRequest((0,), ((2, (0, 1, 3)),))
     (found,) = find_sizes(blocks, [request])
     cells = np.where(np.isin(codes[:, 2], (0, 1, 3)), codes[:, 0], -1)
-    by_units = pmf.SurveyDesign(weights, stratum=region, psu=school).find_effective(cells, 2)[1]
-    by_weights = pmf.SurveyDesign(weights).find_effective(cells, 2)[1]
+    by_units = pmf.surveys.SurveyDesign(weights, stratum=region, psu=school).find_effective(
+        cells, 2
+    )[1]
+    by_weights = pmf.surveys.SurveyDesign(weights).find_effective(cells, 2)[1]
     assert found == pytest.approx(by_units)
     assert found < 0.7 * by_weights
 
@@ -374,11 +376,13 @@ def test_units__corner_cases(pipeline, tmp_path, workers):
     one = np.zeros(200, int)
     # a single unit shows no spread
     assert find(one, one)[0] is None
-    in_one_stratum = pmf.SurveyDesign(weights, psu=school).find_effective(codes[:, 0], 2)[1]
+    in_one_stratum = pmf.surveys.SurveyDesign(weights, psu=school).find_effective(codes[:, 0], 2)[1]
     assert find(one, school)[0] == pytest.approx([in_one_stratum])
     # a stratum with a single unit is taken with another
     lone = (school == 0).astype(int)
-    joined = pmf.SurveyDesign(weights, stratum=lone, psu=school).find_effective(codes[:, 0], 2)[1]
+    joined = pmf.surveys.SurveyDesign(weights, stratum=lone, psu=school).find_effective(
+        codes[:, 0], 2
+    )[1]
     assert find(lone, school)[0] == pytest.approx([joined])
     text = (tmp_path / "data" / "a.csv").read_text().replace(",s3,", ",,", 1)
     (tmp_path / "data" / "a.csv").write_text(text)
@@ -418,5 +422,5 @@ def test_erase__weights_and_units_go_with_their_samples(pipeline, tmp_path, work
     assert account.weights == found.weights.merge()
     blocks = list_dataset_blocks(store, last["dataset"], None)
     (size,) = find_sizes(blocks, [TableRequest((0,))])
-    design = pmf.SurveyDesign(weights[kept], stratum=region[kept], psu=school[kept])
+    design = pmf.surveys.SurveyDesign(weights[kept], stratum=region[kept], psu=school[kept])
     assert size == pytest.approx(design.find_effective(codes[kept, 0], 2)[1])

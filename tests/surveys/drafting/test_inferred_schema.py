@@ -42,7 +42,7 @@ def test_infer__columns_that_cannot_be_variables():
     with pytest.raises(SchemaError, match="'a'"):
         pmf.Schema.infer({"a": [None, ""]})
     table = {"id": list(range(50)), "b": ["x", "y"] * 25}
-    with pytest.warns(pmf.SchemaWarning, match="'id'"):
+    with pytest.warns(pmf.errors.SchemaWarning, match="'id'"):
         assert pmf.Schema.infer(table).names == ("b",)
 
 

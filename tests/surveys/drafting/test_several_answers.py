@@ -62,7 +62,7 @@ def test_estimators__cells_with_several_answers_are_read_and_not_written():
     y = ["x" if text and "a" in text else "y" for text in CELLS]
     features = pmf.Schema(schema.variables)
     assert pmf.PMFClassifier(rank=2, schema=features).fit(table, y).score(table, y) > 0.9
-    density = pmf.PMFDensity(rank=1, schema=schema).fit(table)
+    density = pmf.apps.PMFDensity(rank=1, schema=schema).fit(table)
     assert np.isfinite(density.score_samples(table)).all()
     with pytest.raises(pmf.PmfError, match="'likes'"):
         density.sample(3)

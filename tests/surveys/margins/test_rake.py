@@ -93,7 +93,7 @@ def test_ask__samples_without_raked_weights_do_not_correct_a_raked_model():
         model.ask("P(q=1)", data)
         with pytest.raises(pmf.PmfError, match="raked"):
             raked.ask("P(q=1)", data)
-    answer = raked.ask("P(q=1)", table, design=pmf.rake(table, margins))
+    answer = raked.ask("P(q=1)", table, design=pmf.surveys.rake(table, margins))
     assert answer.numbers[0] == pytest.approx(0.5, abs=0.03)
 
 

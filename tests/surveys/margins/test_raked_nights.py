@@ -56,7 +56,7 @@ def test_nights__new_samples_are_raked_with_the_others(nights, tmp_path, monkeyp
     whole = load_counts(nights)
     codes = np.concatenate([draw_ratings(300, 4), draw_ratings(200, 4, seed=1)])
     held = codes[(codes >= 0).any(axis=1)]
-    weight = pmf.rake(held, SHARES, schema=make_movies(4)).weight
+    weight = pmf.surveys.rake(held, SHARES, schema=make_movies(4)).weight
     expected = pmf.count_pairs(held, make_movies(4), weight=weight)
     np.testing.assert_allclose(
         whole.tables.sum(axis=0) / 1e6,

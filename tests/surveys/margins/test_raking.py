@@ -28,7 +28,7 @@ def share(table, weight, **levels):
 
 def test_rake__of_one_margin_is_poststratification():
     table, weight = draw()
-    design = pmf.rake(table, {"age": {"y": 300, "m": 450, "o": 250}}, weight=weight)
+    design = pmf.surveys.rake(table, {"age": {"y": 300, "m": 450, "o": 250}}, weight=weight)
     for level, size in {"y": 300, "m": 450, "o": 250}.items():
         held = table["age"] == level
         expected = weight[held] * size / weight[held].sum()
@@ -39,7 +39,7 @@ def test_rake__keeps_the_odds_ratio_and_solves_its_quadratic_equation():
     n = np.array([[30, 20], [10, 40]])
     rows = [(i, j) for i in (0, 1) for j in (0, 1) for _ in range(n[i, j])]
     table = {"a": [f"a{i}" for i, _ in rows], "b": [f"b{j}" for _, j in rows]}
-    design = pmf.rake(table, {"a": {"a0": 0.6, "a1": 0.4}, "b": {"b0": 0.3, "b1": 0.7}})
+    design = pmf.surveys.rake(table, {"a": {"a0": 0.6, "a1": 0.4}, "b": {"b0": 0.3, "b1": 0.7}})
     odds = 30 * 40 / (20 * 10)
     # x (1 - .6 - .3 + x) = odds (.6 - x) (.3 - x)
     roots = np.roots([1 - odds, 0.1 + odds * 0.9, -odds * 0.18])
@@ -63,7 +63,7 @@ def test_rake__equals_weights_of_samplics():
     # samplics 0.6.1, SampleWeight().rake of the same rows with tolerances of 1e-14
     table = {"sex": list("ffffmmm"), "age": list("yyoyoym")}
     margins = {"sex": {"f": 52, "m": 58}, "age": {"y": 50, "o": 40, "m": 20}}
-    found = pmf.rake(table, margins, weight=[1, 2, 3, 1, 2, 1, 2.5]).weight
+    found = pmf.surveys.rake(table, margins, weight=[1, 2, 3, 1, 2, 1, 2.5]).weight
     np.testing.assert_allclose(found, SAMPLICS, rtol=1e-8)
 
 
@@ -82,7 +82,7 @@ def test_rake__of_two_variables_and_one():
         | {("m", "m"): 5, ("m", "o"): 5},
         "q": {"yes": 0.3, "no": 0.7},
     }
-    design = pmf.rake(table, joint, weight=weight)
+    design = pmf.surveys.rake(table, joint, weight=weight)
     assert share(table, design.weight, sex="m", age="o") == pytest.approx(0.25)
     assert share(table, design.weight, q="yes") == pytest.approx(0.3)
     assert design.weight.sum() == pytest.approx(20)
@@ -91,7 +91,7 @@ def test_rake__of_two_variables_and_one():
 def test_rake__keeps_the_share_of_missing_answers():
     table, weight = draw()
     table["age"] = [None if n % 5 == 0 else each for n, each in enumerate(table["age"])]
-    design = pmf.rake(table, MARGINS, weight=weight)
+    design = pmf.surveys.rake(table, MARGINS, weight=weight)
     gone = np.arange(len(weight)) % 5 == 0
     left = weight[gone].sum() / weight.sum()
     assert design.weight[gone].sum() / design.weight.sum() == pytest.approx(left)
@@ -103,8 +103,8 @@ def test_rake__keeps_the_share_of_missing_answers():
 def test_rake__replicates_have_the_margins_and_leave_units_out():
     table, weight = draw()
     stratum, psu = np.arange(300) // 100, np.arange(300) // 10
-    drawn = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
-    design = pmf.rake(table, MARGINS, weight=drawn)
+    drawn = pmf.surveys.SurveyDesign(weight, stratum=stratum, psu=psu)
+    design = pmf.surveys.rake(table, MARGINS, weight=drawn)
     assert design.degrees == 27
     assert design.n_units == 30
     replicates = list(design.iterate_replicates())
@@ -121,10 +121,10 @@ def test_rake__replicates_have_the_margins_and_leave_units_out():
 def test_rake__given_replicates_are_raked():
     table, weight = draw()
     given = weight[:, None] * np.random.default_rng(1).choice([0.5, 1.5], (300, 8))
-    drawn = pmf.SurveyDesign(weight, replicates=given, method="Fay", fay=0.5)
-    design = pmf.rake(table, MARGINS, weight=drawn)
+    drawn = pmf.surveys.SurveyDesign(weight, replicates=given, method="Fay", fay=0.5)
+    design = pmf.surveys.rake(table, MARGINS, weight=drawn)
     for column, each in enumerate(design.iterate_replicates()):
-        alone = pmf.rake(table, MARGINS, weight=given[:, column])
+        alone = pmf.surveys.rake(table, MARGINS, weight=given[:, column])
         np.testing.assert_allclose(
             each.weights / each.weights.sum(), alone.weight / alone.weight.sum(), rtol=1e-8
         )
@@ -136,8 +136,8 @@ def test_rake__errors_follow_from_what_the_margins_leave_open():
     rng = np.random.default_rng(2)
     age = rng.integers(3, size=2000)
     table = {"age": age, "q": np.where(rng.random(2000) < 0.05, rng.integers(3, size=2000), age)}
-    drawn = pmf.SurveyDesign(np.ones(2000))
-    raked = pmf.rake(table, {"age": {0: 0.3, 1: 0.3, 2: 0.4}}, weight=drawn)
+    drawn = pmf.surveys.SurveyDesign(np.ones(2000))
+    raked = pmf.surveys.rake(table, {"age": {0: 0.3, 1: 0.3, 2: 0.4}}, weight=drawn)
 
     def find_error(design):
         shares = np.array([share(table, each.weights, q=1) for each in design.iterate_replicates()])
@@ -154,21 +154,21 @@ def test_rake__errors_follow_from_what_the_margins_leave_open():
 
 def test_rake__of_bounded_factors():
     table, weight = draw()
-    free = pmf.rake(table, MARGINS, weight=weight)
+    free = pmf.surveys.rake(table, MARGINS, weight=weight)
     assert free.factors.max() > 1.9
-    design = pmf.rake(table, MARGINS, weight=weight, bounds=(0.4, 1.85))
+    design = pmf.surveys.rake(table, MARGINS, weight=weight, bounds=(0.4, 1.85))
     assert 0.4 <= design.factors.min()
     assert design.factors.max() == pytest.approx(1.85)
     assert np.average(design.factors, weights=weight) == pytest.approx(1)
     assert share(table, design.weight, age="m") == pytest.approx(0.45, abs=1e-6)
     assert share(table, design.weight, sex="m") == pytest.approx(0.49, abs=1e-6)
     with pytest.raises(pmf.PmfError, match="bounds"):
-        pmf.rake(table, MARGINS, weight=weight, bounds=(0.9, 1.1))
+        pmf.surveys.rake(table, MARGINS, weight=weight, bounds=(0.9, 1.1))
 
 
 def test_rake__raked_weights_fit_and_answer():
     table, weight = draw(2000)
-    design = pmf.rake(table, MARGINS, weight=weight)
+    design = pmf.surveys.rake(table, MARGINS, weight=weight)
     schema = pmf.Schema.infer(table)
     counts = pmf.count_pairs(table, schema, weight=design.weight)
     assert counts.weights.total == pytest.approx(weight.sum(), rel=1e-4)
@@ -180,29 +180,31 @@ def test_rake__raked_weights_fit_and_answer():
 def test_rake__is_the_same_from_codes_of_a_schema():
     table, weight = draw()
     schema = pmf.Schema.infer(table)
-    by_codes = pmf.rake(schema.encode(table), MARGINS, weight=weight, schema=schema)
+    by_codes = pmf.surveys.rake(schema.encode(table), MARGINS, weight=weight, schema=schema)
     np.testing.assert_array_equal(
-        by_codes.weight, pmf.rake(table, MARGINS, weight=weight, schema=schema).weight
+        by_codes.weight, pmf.surveys.rake(table, MARGINS, weight=weight, schema=schema).weight
     )
 
 
 def test_rake__of_a_replicate_that_lacks_a_level():
     table = {"a": ["x", "y", "y", "y"], "b": ["u", "u", "v", "v"]}
-    design = pmf.rake(table, {"a": {"x": 0.5, "y": 0.5}})
+    design = pmf.surveys.rake(table, {"a": {"x": 0.5, "y": 0.5}})
     without = next(iter(design.iterate_replicates())).weights
     np.testing.assert_allclose(without / without.sum(), [0, 1 / 3, 1 / 3, 1 / 3])
 
 
 def test_rake__of_one_level_changes_nothing():
     table, weight = {"a": ["x"] * 4}, [1.0, 2, 3, 4]
-    np.testing.assert_allclose(pmf.rake(table, {"a": {"x": 1}}, weight=weight).weight, weight)
+    np.testing.assert_allclose(
+        pmf.surveys.rake(table, {"a": {"x": 1}}, weight=weight).weight, weight
+    )
 
 
 def test_rake__refuses_one_row_and_no_values():
     with pytest.raises(pmf.PmfError, match="unit"):
-        pmf.rake({"a": ["x"]}, {"a": {"x": 1}})
+        pmf.surveys.rake({"a": ["x"]}, {"a": {"x": 1}})
     with pytest.raises(SchemaError, match="a"):
-        pmf.rake({"a": [None, None]}, {"a": {"x": 1}})
+        pmf.surveys.rake({"a": [None, None]}, {"a": {"x": 1}})
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ def test_rake__refuses_one_row_and_no_values():
 def test_rake__refuses_levels(margins, kind, words):
     table, _ = draw()
     with pytest.raises(kind) as found:
-        pmf.rake(table, margins)
+        pmf.surveys.rake(table, margins)
     for word in words:
         assert word in str(found.value)
 
@@ -229,12 +231,14 @@ def test_rake__refuses_margins_that_contradict_each_other():
         | {("m", "m"): 0.1, ("m", "o"): 0.1}
     }
     with pytest.raises(pmf.PmfError, match=r"sex=[fm] has the share"):
-        pmf.rake(table, both | {"sex": {"f": 0.5, "m": 0.5}})
+        pmf.surveys.rake(table, both | {"sex": {"f": 0.5, "m": 0.5}})
     # an empty cell: all who are old are f
     table = {"sex": ["f", "f", "m", "f"], "age": ["o", "o", "y", "y"]}
     with pytest.raises(pmf.PmfError, match="cannot be reached"):
-        pmf.rake(table, {"sex": {"f": 0.2, "m": 0.8}, "age": {"o": 0.5, "y": 0.5}})
-    found = pmf.rake(table, {"sex": {"f": 0.7, "m": 0.3}, "age": {"o": 0.5, "y": 0.5}}).weight
+        pmf.surveys.rake(table, {"sex": {"f": 0.2, "m": 0.8}, "age": {"o": 0.5, "y": 0.5}})
+    found = pmf.surveys.rake(
+        table, {"sex": {"f": 0.7, "m": 0.3}, "age": {"o": 0.5, "y": 0.5}}
+    ).weight
     np.testing.assert_allclose(found / 4, [0.25, 0.25, 0.3, 0.2], rtol=1e-9)
 
 
@@ -242,22 +246,22 @@ def test_rake__refuses_margins_that_contradict_each_other():
 def test_rake__refuses_bounds(bounds):
     table, _ = draw()
     with pytest.raises(pmf.PmfError, match="bounds"):
-        pmf.rake(table, MARGINS, bounds=bounds)
+        pmf.surveys.rake(table, MARGINS, bounds=bounds)
 
 
 def test_rake__refuses_weights_of_other_rows():
     table, _ = draw()
     with pytest.raises(pmf.PmfError, match="rows"):
-        pmf.rake(table, MARGINS, weight=np.ones(3))
+        pmf.surveys.rake(table, MARGINS, weight=np.ones(3))
 
 
 def test_rake__refuses_replicates_beyond_memory(monkeypatch):
     table, weight = draw()
     monkeypatch.setattr(raking, "find_memory_limit", lambda: 24 * 300 * 200)
-    pmf.rake(table, MARGINS, weight=weight)
+    pmf.surveys.rake(table, MARGINS, weight=weight)
     monkeypatch.setattr(raking, "find_memory_limit", lambda: 24 * 300 * 200 - 1)
     with pytest.raises(MemoryPlanError, match="raking"):
-        pmf.rake(table, MARGINS, weight=weight)
+        pmf.surveys.rake(table, MARGINS, weight=weight)
 
 
 def test_rake_cells__columns_are_raked_as_alone():

@@ -1,4 +1,4 @@
-"""Raking as a stage: weights of stored samples against `pmflib.rake` of the same rows, night by night."""
+"""Raking as a stage: weights of stored samples against `pmflib.surveys.rake` of the same rows, night by night."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_rake__weights_are_those_of_the_library(tables, tmp_path):
     config = write(tmp_path, codes, tables, {"weight": "w"}, w=weights)
     encoded, raked = rake_all(config)
     found, after, replicates, order = read_all(config, raked)
-    expected = pmf.rake(codes, tables, weight=weights, schema=SCHEMA).weight[order]
+    expected = pmf.surveys.rake(codes, tables, weight=weights, schema=SCHEMA).weight[order]
     np.testing.assert_array_equal(found, codes[order])
     np.testing.assert_allclose(after, expected, atol=1e-6)
     assert replicates is None
@@ -104,7 +104,7 @@ def test_rake__samples_without_weights_and_missing_answers(tmp_path):
     config = write(tmp_path, codes)
     _, raked = rake_all(config)
     _, after, _, order = read_all(config, raked)
-    expected = pmf.rake(codes, TABLES, schema=SCHEMA).weight[order]
+    expected = pmf.surveys.rake(codes, TABLES, schema=SCHEMA).weight[order]
     np.testing.assert_allclose(after, expected, atol=1e-6)
     assert after.sum() == pytest.approx(N)
     gone = codes[order, 0] < 0
@@ -118,8 +118,8 @@ def test_rake__sampling_units_are_left_out_and_raked_again(tmp_path):
     config = write(tmp_path, codes, TABLES, given, w=weights, h=stratum, u=psu)
     _, raked = rake_all(config)
     _, after, replicates, order = read_all(config, raked)
-    drawn = pmf.SurveyDesign(weights, stratum=stratum, psu=psu)
-    design = pmf.rake(codes, TABLES, weight=drawn, schema=SCHEMA)
+    drawn = pmf.surveys.SurveyDesign(weights, stratum=stratum, psu=psu)
+    design = pmf.surveys.rake(codes, TABLES, weight=drawn, schema=SCHEMA)
     np.testing.assert_allclose(after, design.weight[order], atol=1e-6)
     of_library = np.stack([each.weights for each in design.iterate_replicates()], axis=1)[order]
     factors = np.array([each.factor for each in design.iterate_replicates()])
@@ -151,7 +151,9 @@ def test_rake__given_replicates_are_raked(tmp_path):
     _, raked = rake_all(config)
     _, _, replicates, order = read_all(config, raked)
     for column in range(8):
-        alone = pmf.rake(codes, TABLES, weight=given[:, column], schema=SCHEMA).weight[order]
+        alone = pmf.surveys.rake(codes, TABLES, weight=given[:, column], schema=SCHEMA).weight[
+            order
+        ]
         found = replicates[:, column]
         np.testing.assert_allclose(found / found.sum(), alone / alone.sum(), atol=1e-8)
     np.testing.assert_allclose(replicates.sum(axis=0), weights.sum())
@@ -263,7 +265,7 @@ def test_erase__an_erased_sample_changes_the_raking(tmp_path):
     kept = np.delete(np.arange(N), [3, 7, 200])
     _, after, _, order = read_all(config, last["dataset"])
     assert sorted(order.tolist()) == kept.tolist()
-    expected = pmf.rake(codes[kept], TABLES, weight=weights[kept], schema=SCHEMA).weight
+    expected = pmf.surveys.rake(codes[kept], TABLES, weight=weights[kept], schema=SCHEMA).weight
     np.testing.assert_allclose(after[np.argsort(order)], expected, atol=1e-6)
     counts = load_counts(config, last["counts"])
     assert sum(counts.weights.totals) == np.rint(after * 1e6).sum()
@@ -275,8 +277,8 @@ def test_evidence__answers_are_of_the_raked_samples(tmp_path):
     config = write(tmp_path, codes, TABLES, given, w=weights, h=stratum, u=psu)
     encoded, raked = rake_all(config)
     store = store_of(config)
-    drawn = pmf.SurveyDesign(weights, stratum=stratum, psu=psu)
-    design = pmf.rake(codes, TABLES, weight=drawn, schema=SCHEMA)
+    drawn = pmf.surveys.SurveyDesign(weights, stratum=stratum, psu=psu)
+    design = pmf.surveys.rake(codes, TABLES, weight=drawn, schema=SCHEMA)
     model = pmf.fit_em(codes, rank=2, schema=SCHEMA, weight=design).model
     made = count.fn(config, raked)
     record_night(config, {"encoded": encoded, "dataset": raked, "counts": made, "model": made})

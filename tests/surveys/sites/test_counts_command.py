@@ -25,16 +25,16 @@ def test_export__of_the_last_run_is_exact_or_rounded(pipeline, call):
     assert code == 0
     assert "Wrote counts of 90 rows to a.counts, exact; digest" in out
     whole = pmf.count_pairs(draw_ratings(90, 4), make_movies(4))
-    assert np.array_equal(pmf.read_counts("a.counts").to_dense(), whole.to_dense())
+    assert np.array_equal(pmf.surveys.read_counts("a.counts").to_dense(), whole.to_dense())
     rounded = ("--minimum", "5", "--seed", "3", "--json")
     for name in ("b.counts", "c.counts"):
         code, out, _ = call("counts", "export", pipeline.path, "--output", name, *rounded)
         assert code == 0
     found = json.loads(out)
     assert (found["rows"], found["minimum"], len(found["digest"])) == (90, 5, 64)
-    assert not (pmf.read_counts("b.counts").tables % 5).any()
+    assert not (pmf.surveys.read_counts("b.counts").tables % 5).any()
     with pytest.raises(pmf.PmfError, match="are the same"):
-        pmf.read_counts(["b.counts", "c.counts"])
+        pmf.surveys.read_counts(["b.counts", "c.counts"])
     assert {each.kind for each in list_exports(pipeline.store)} == {"counts"}
 
 
@@ -43,9 +43,9 @@ def test_export__takes_the_seed_from_the_environment(pipeline, call, monkeypatch
     monkeypatch.setenv("PMF_COUNTS_SEED", "12345678901234567890")
     for name in ("a.counts", "b.counts"):
         assert call("counts", "export", pipeline.path, "--output", name, "--minimum", 5)[0] == 0
-    assert pmf.read_counts("a.counts").tables.any()
+    assert pmf.surveys.read_counts("a.counts").tables.any()
     with pytest.raises(pmf.PmfError, match="are the same"):
-        pmf.read_counts(["a.counts", "b.counts"])
+        pmf.surveys.read_counts(["a.counts", "b.counts"])
 
 
 def test_export__refuses_what_cannot_be_exported(pipeline, call):

@@ -31,7 +31,7 @@ def export(folder, codes, splits, **options):
 
 def test_read_counts__sums_over_sites_are_the_counts_of_all_rows(tmp_path):
     codes = draw()
-    found = pmf.read_counts(export(tmp_path, codes, [1, 90]))
+    found = pmf.surveys.read_counts(export(tmp_path, codes, [1, 90]))
     whole = pmf.count_pairs(codes, SCHEMA)
     assert found.to_dense().tobytes() == whole.to_dense().tobytes()
     assert found.n_rows.sum() == 200
@@ -43,7 +43,7 @@ def test_read_counts__gives_one_file_back_fold_by_fold(tmp_path_factory, case, n
     path = tmp_path_factory.mktemp("site") / "counts"
     counts = pmf.count_pairs(case[1], case[0], n_folds=n_folds)
     counts.export(path)
-    found = pmf.read_counts(path)
+    found = pmf.surveys.read_counts(path)
     assert np.array_equal(found.tables, counts.tables)
     assert np.array_equal(found.n_rows, counts.n_rows)
 
@@ -54,19 +54,19 @@ def test_read_counts__adds_weights(tmp_path):
     paths = [tmp_path / "a", tmp_path / "b"]
     for path, part in zip(paths, (slice(20), slice(20, None)), strict=True):
         pmf.count_pairs(codes[part], schema, weight=weight[part]).export(path)
-    found, whole = pmf.read_counts(paths), pmf.count_pairs(codes, schema, weight=weight)
+    found, whole = pmf.surveys.read_counts(paths), pmf.count_pairs(codes, schema, weight=weight)
     assert np.array_equal(found.to_dense(), whole.to_dense())
     assert found.n_effective == whole.n_effective
     pmf.count_pairs(codes, SCHEMA).export(tmp_path / "c")
     with pytest.raises(SchemaError, match=r"c' cannot be added to .*weights"):
-        pmf.read_counts([*paths, tmp_path / "c"])
+        pmf.surveys.read_counts([*paths, tmp_path / "c"])
 
 
 def test_read_counts__names_with_signs_and_equal_labels_stay_apart(tmp_path):
     table = {"a=b": ["c", "d", "c"], "a": ["b=c", "c", "c"], "é\n": ["", "c", "ß"]}
     counts = pmf.count_pairs(table, pmf.Schema.infer(table))
     counts.export(tmp_path / "x")
-    assert np.array_equal(pmf.read_counts(tmp_path / "x").tables, counts.tables)
+    assert np.array_equal(pmf.surveys.read_counts(tmp_path / "x").tables, counts.tables)
     assert set(pq.read_table(tmp_path / "x").to_pandas().variable) == {*table}
 
 
@@ -78,7 +78,7 @@ def test_fit__and_questions_work_on_the_sum(tmp_path):
     for number, part in enumerate(np.split(codes, [200, 500])):
         paths.append(tmp_path / str(number))
         pmf.count_pairs(part, [2] * 5).export(paths[-1], 5, seed=number)
-    counts = pmf.read_counts(paths)
+    counts = pmf.surveys.read_counts(paths)
     model = pmf.fit(counts, "auto").model
     assert model.rank == 2
     answer = model.ask("P(v1=1 | v0=1)", data=counts)
@@ -89,7 +89,7 @@ def test_fit__and_questions_work_on_the_sum(tmp_path):
 def test_export__shows_no_cell_below_the_minimum(tmp_path, minimum):
     codes = draw()
     (path,) = export(tmp_path, codes, [], minimum=minimum, seed=7)
-    exact, found = pmf.count_pairs(codes, SCHEMA), pmf.read_counts(path)
+    exact, found = pmf.count_pairs(codes, SCHEMA), pmf.surveys.read_counts(path)
     assert not (found.tables % minimum).any()
     assert not found.tables[exact.tables == 0].any()
     assert np.array_equal(found.n_rows, exact.n_rows)
@@ -152,9 +152,9 @@ def test_export__follows_from_counts_and_seed(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"minimum": 0}, "minimum is 0; give at least 1"),
-        ({"minimum": 2.5}, r"minimum is 2\.5, a float; give a whole number"),
-        ({"minimum": 5, "seed": -1}, "seed is -1; give at least 0"),
+        ({"minimum": 0}, "minimum is 0; pass at least 1"),
+        ({"minimum": 2.5}, r"minimum is 2\.5, a float; pass a whole number"),
+        ({"minimum": 5, "seed": -1}, "seed is -1; pass at least 0"),
         ({"minimum": 201}, "counts have 200 rows, fewer than minimum=201"),
     ],
 )
@@ -176,7 +176,7 @@ def test_export__refuses_a_minimum_of_weights_and_effective_samples(tmp_path):
 def test_export__few_rows_and_one_variable(tmp_path, n_rows):
     counts = pmf.count_pairs(np.zeros((n_rows, 1), np.int8), [1])
     counts.export(tmp_path / "x")
-    assert pmf.read_counts([tmp_path / "x"]).to_dense().tolist() == [[n_rows]]
+    assert pmf.surveys.read_counts([tmp_path / "x"]).to_dense().tolist() == [[n_rows]]
 
 
 def variables(**changes):
@@ -204,7 +204,7 @@ def test_read_counts__refuses_another_schema_and_says_in_what(tmp_path, schema, 
         own = pmf.Schema.from_json(each)
         pmf.count_pairs(np.zeros((3, 2), np.int8), own).export(path)
     with pytest.raises(SchemaError, match=words) as caught:
-        pmf.read_counts([tmp_path / "north", tmp_path / "south"])
+        pmf.surveys.read_counts([tmp_path / "north", tmp_path / "south"])
     assert "south' have another schema than '" in str(caught.value)
 
 
@@ -212,14 +212,14 @@ def test_read_counts__refuses_other_folds_and_the_same_counts_twice(tmp_path):
     paths = export(tmp_path, draw(), [50])
     pmf.count_pairs(draw(), SCHEMA, n_folds=2).export(tmp_path / "two")
     with pytest.raises(SchemaError, match=r"two' cannot be added to .* 2 folds .* 16 folds"):
-        pmf.read_counts([paths[0], tmp_path / "two"])
+        pmf.surveys.read_counts([paths[0], tmp_path / "two"])
     (tmp_path / "copy").write_bytes(paths[0].read_bytes())
     with pytest.raises(pmf.PmfError, match="are the same, and their rows would count twice"):
-        pmf.read_counts([*paths, tmp_path / "copy"])
+        pmf.surveys.read_counts([*paths, tmp_path / "copy"])
     with pytest.raises(pmf.PmfError, match="paths is empty"):
-        pmf.read_counts([])
+        pmf.surveys.read_counts([])
     with pytest.raises(SourceError, match="is not a file"):
-        pmf.read_counts(tmp_path / "none")
+        pmf.surveys.read_counts(tmp_path / "none")
 
 
 def rewrite(path, change):
@@ -260,7 +260,7 @@ def test_read_counts__refuses_a_changed_file(tmp_path, change):
     (path,) = export(tmp_path, draw(), [], minimum=5, seed=0)
     rewrite(path, change)
     with pytest.raises(SourceError, match="is damaged, changed or no file of counts"):
-        pmf.read_counts(path)
+        pmf.surveys.read_counts(path)
 
 
 def test_read_counts__refuses_every_truncated_file(tmp_path):
@@ -269,7 +269,7 @@ def test_read_counts__refuses_every_truncated_file(tmp_path):
     for size in range(0, len(content), 97):
         path.write_bytes(content[:size])
         with pytest.raises(SourceError, match="export the counts again"):
-            pmf.read_counts(path)
+            pmf.surveys.read_counts(path)
 
 
 def test_read_counts__refuses_counts_below_zero_even_with_their_digest(tmp_path):
@@ -285,7 +285,7 @@ def test_read_counts__refuses_counts_below_zero_even_with_their_digest(tmp_path)
 
     rewrite(path, change)
     with pytest.raises(SourceError, match="a count is below 0"):
-        pmf.read_counts(path)
+        pmf.surveys.read_counts(path)
 
 
 def test_export_is_refused_without_the_feature(tmp_path, monkeypatch):

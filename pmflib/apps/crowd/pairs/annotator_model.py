@@ -89,7 +89,7 @@ class AnnotatorModel:
     def __post_init__(self) -> None:
         if self.pseudo_count is not None and not 0 <= self.pseudo_count < np.inf:
             raise PmfError(
-                f"pseudo_count is {self.pseudo_count}; give a finite number of at least 0"
+                f"pseudo_count is {self.pseudo_count}; pass a finite number of at least 0"
             )
         if not 0 <= self.evenness <= 1:
             raise PmfError(f"evenness is {self.evenness}; give 0 to 1")

@@ -69,7 +69,7 @@ def read_confusion(
     # importing it takes longer than processing most label logs
 
     if order not in ("joint", "each"):
-        raise PmfError(f"order is {order!r}; give 'joint' or 'each'")
+        raise PmfError(f"order is {order!r}; pass 'joint' or 'each'")
     n_classes = factors.shape[1]
     blocks = factors.reshape(-1, n_classes, n_classes)
     sums = blocks.sum(axis=1)

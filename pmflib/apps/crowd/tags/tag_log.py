@@ -122,7 +122,7 @@ def _split(table: pa.Table, sign: str) -> pa.Table:
     texts = table.column(index).to_pylist() if index >= 0 else []
     if not sign or not any(sign in str(text) for text in texts):
         raise SchemaError(
-            f"split is {sign!r}, and no label holds it; give the sign between several tags, or leave split out"
+            f"split is {sign!r}, and no label holds it; pass the sign between several tags, or leave split out"
         )
     cells = [[] if text is None else sorted(split_answers(str(text), sign, ())) for text in texts]
     return table.set_column(index, "label", pa.array(cells, pa.list_(pa.string())))

@@ -169,9 +169,9 @@ def aggregate_tags(
     TagLog(2 tasks, 2 workers, 2 tags, 4 taggings with 4 tags, 0 rows set aside)
     """
     if rank != "auto" and not (isinstance(rank, int) and rank >= 1):
-        raise PmfError(f"rank is {rank!r}; give 'auto', or at least 1")
+        raise PmfError(f"rank is {rank!r}; pass 'auto', or at least 1")
     if max_passes < 1:
-        raise PmfError(f"max_passes is {max_passes}; give at least 1")
+        raise PmfError(f"max_passes is {max_passes}; pass at least 1")
     log = labels if isinstance(labels, TagLog) else read_tags(labels, tags=tags)
     sizes = log.n_tasks, log.n_workers, log.n_tags
     comparison = _compare_ranks(log, rng) if rank == "auto" else None
