@@ -55,6 +55,14 @@ FAULTS = (
         "copies of a state",
         "as above",
     ),
+    Fault(
+        ("traits", "items"),
+        ("frame",),
+        ("weights", "design"),
+        ("criteria",),
+        "log-likelihood",
+        "a model of traits does not keep that it was fitted with weights, and criteria without these are not refused",
+    ),
 )
 """In the order in which they were found."""
 
