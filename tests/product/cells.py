@@ -88,7 +88,7 @@ def fit_classes(samples: Any, weight: Any, **options: Any) -> Any:
 def fit_traits(samples: Any, weight: Any) -> Any:
     """Fit a trait and its states."""
     schema = None if isinstance(samples, StoredSamples) else SCHEMA
-    given = {"dimensions": 1, "n_states": 4, "shrinkage": 1.0, "passes": 20}
+    given: Any = {"dimensions": 1, "n_states": 4, "shrinkage": 1.0, "passes": 20}
     return pmf.families.fit_traits(samples, schema, **given, weight=weight)
 
 
@@ -379,8 +379,8 @@ def judge(
         other = answer(world, family, other_source, other_weights, name, request)[1]
         if other is None:
             return None
-        limits = {"rtol": min(request.tolerance, 0.01), "atol": request.tolerance}
-        return found.shape == other.shape and np.allclose(found, other, **limits)
+        rtol, atol = min(request.tolerance, 0.01), request.tolerance
+        return found.shape == other.shape and np.allclose(found, other, rtol, atol)
 
     is_compared = request.uses_samples or name == "fit"
     if is_compared and source in ("stored", "bucket") and is_near("frame", weights) is False:
@@ -404,7 +404,8 @@ def answer(
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", RuntimeWarning)
             world.answers[key] = _ask(world, family, source, weights, request)
-    return world.answers[key]
+    found: tuple[Verdict, Any] = world.answers[key]
+    return found
 
 
 def _ask(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import matplotlib
@@ -39,7 +40,7 @@ VALUES = np.arange(3.0)
 
 def find_entropy(table: Any) -> float:
     """Entropy of a table, nats."""
-    return -sum(p * math.log(p) for p in table.ravel() if p > 0)
+    return -sum(p * math.log(p) for p in table.ravel().tolist() if p > 0)
 
 
 def find_information(table: Any) -> float:
@@ -65,7 +66,7 @@ def find_quantile(share: float) -> Callable[[Any], Any]:
 def by_third(table: Any, measure: Callable[[Any], float]) -> float:
     """Mean of a measure of the first two of three variables over the levels of the third."""
     parts = [(table[:, :, n].sum(), table[:, :, n]) for n in range(table.shape[2])]
-    return sum(total * measure(part / total) for total, part in parts)
+    return float(sum(total * measure(part / total) for total, part in parts))
 
 
 def find_distance(table: Any) -> float:
@@ -409,9 +410,7 @@ REQUESTS: dict[str, Request] = {
     "fit": Request(fit, False, 0.03, is_weighted=True),
     # stored counts are rounded to whole effective samples
     **{
-        question: Request(
-            lambda case, question=question: ask(case, question), tolerance=5e-3, words=("v1|v2",)
-        )
+        question: Request(partial(ask, question=question), tolerance=5e-3, words=("v1|v2",))
         for questions in ANSWERS.values()
         for question in questions
     },
@@ -456,7 +455,14 @@ def offers(family: str, source: str, weights: str, name: str) -> bool:
     return True
 
 
-OF_PANELS = ("fit", "summary", "predict", "sample", "standard errors", "save and load")
+OF_PANELS: tuple[str, ...] = (
+    "fit",
+    "summary",
+    "predict",
+    "sample",
+    "standard errors",
+    "save and load",
+)
 OF_PANELS += (
     "residuals",
     "classify",

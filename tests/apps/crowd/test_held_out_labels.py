@@ -60,7 +60,7 @@ def test_choose_model__where_most_workers_give_one_label_is_maximum_likelihood(s
 
 
 # rightly found: a third of the labels are wrongly of the rare class
-@pytest.mark.filterwarnings("ignore::pmflib.errors.IdentificationWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
 def test_aggregate__states_that_passes_exchanged_are_the_classes_that_workers_name():
     # few labels of one frequent class: without votes as evidence, passes may end with it as the rare one
     log, truth = regimes.draw_log("unbalanced, few labels", 31)

@@ -191,7 +191,7 @@ def test_aggregate__passes_before_labels_are_known_are_counted():
 
 
 # without known labels, a class that spammers choose has far more labels than tasks
-@pytest.mark.filterwarnings("ignore::pmflib.errors.IdentificationWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
 @pytest.mark.parametrize("method", [pytest.param("auto", marks=pytest.mark.slow), "dawid_skene"])
 def test_aggregate__one_in_twenty_known_labels_help_with_the_others(method):
     gains = []

@@ -26,7 +26,7 @@ def draw_rare(seed, n_tasks=1000):
 
 
 # rightly found: workers who are often wrong give these classes four times as many labels as they have tasks
-@pytest.mark.filterwarnings("ignore::pmflib.errors.IdentificationWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
 @pytest.mark.parametrize("method", ["robust", "designated"])
 def test_find_likeliest_start__splitting_and_merging_leaves_where_the_frequent_class_is_split(
     method,
@@ -181,7 +181,7 @@ def test_take_likeliest__a_task_that_contradicts_informed_votes_costs_half_a_nat
     assert kept is fits[taken]
 
 
-@pytest.mark.filterwarnings("ignore:no task has:pmflib.errors.IdentificationWarning")
+@pytest.mark.filterwarnings("ignore:no task has:pmflib.base.errors.IdentificationWarning")
 @pytest.mark.parametrize("n_labels", [1, 3])
 def test_aggregate__too_few_labels_for_free_matrices_use_the_default(n_labels):
     rng = np.random.default_rng(3)

@@ -73,7 +73,7 @@ def test_nights__new_samples_are_raked_with_the_others(nights, tmp_path, monkeyp
 
 def test_report__has_the_shares_before_and_after(nights):
     found = gather_report(nights.store, "pipeline", 1)
-    raking = found.record.facts["rows"]["raking"]
+    raking = found.record.facts["rows"]["raking"]  # type: ignore[index]
     names, known, before, after = zip(*raking["levels"], strict=True)
     assert names == tuple(f"v0={level}" for level in range(5))
     np.testing.assert_allclose(known, list(SHARES["v0"].values()))
