@@ -96,7 +96,7 @@ def test_find_labels__equals_the_table_in_memory(crowd, log, workers, method):
 
 
 @pytest.mark.filterwarnings(
-    "ignore:workers gave too few labels:pmflib.errors.IdentificationWarning"
+    "ignore:workers gave too few labels:pmflib.base.errors.IdentificationWarning"
 )
 @pytest.mark.parametrize(("method", "em"), [("auto", True), ("robust", True), ("robust", False)])
 def test_find_labels__known_labels_equal_those_in_memory(crowd, tmp_path, log, workers, method, em):
