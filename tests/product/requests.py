@@ -40,7 +40,7 @@ VALUES = np.arange(3.0)
 
 def find_entropy(table: Any) -> float:
     """Entropy of a table, nats."""
-    return -sum(p * math.log(p) for p in table.ravel().tolist() if p > 0)
+    return float(-sum(p * math.log(p) for p in table.ravel() if p > 0))
 
 
 def find_information(table: Any) -> float:
