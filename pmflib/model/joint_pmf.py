@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
 OWN_ATTRIBUTES = frozenset({"kind", "units", "schema", "origin"})
-"""Attributes of the Zarr group of every model; those of other kinds than latent classes have more."""
+"""Attributes of the Zarr group of every model. Those of other kinds than latent classes have more, and features that add
+attributes to models of any kind list them under the hook ``"model_attributes"``."""
 CLASSES: dict[str, type[JointPMF]] = {}
 """Model classes that are defined, by their mark: an attribute that only their Zarr groups have, ``name`` or
 ``name=value``. The hook ``"models"`` has those of features, which are imported when such a model is first read."""
@@ -236,7 +237,8 @@ def find_methods() -> Offers:
 
 def _find_class(path: str | Path, attributes: Mapping[str, Any]) -> type[JointPMF]:
     """Return the class of a saved model, by the attributes of its group."""
-    others = {name: value for name, value in attributes.items() if name not in OWN_ATTRIBUTES}
+    known = OWN_ATTRIBUTES.union(find_offers("model_attributes"))
+    others = {name: value for name, value in attributes.items() if name not in known}
     offered = find_offers("models")
     for name, value in others.items():
         for mark in (f"{name}={value}", name):
@@ -245,7 +247,7 @@ def _find_class(path: str | Path, attributes: Mapping[str, Any]) -> type[JointPM
     if others:
         name, value = next(iter(others.items()))
         raise StoreError(
-            f"{str(path)!r} holds a model of {name} {value!r}, which is not known here; read it with the version that "
+            f"{str(path)!r} holds a model of {name} {str(value)[:40]!r}, which is not known here; read it with the version that "
             "wrote it"
         )
     return JointPMF

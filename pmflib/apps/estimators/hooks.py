@@ -7,4 +7,5 @@ HOOKS = {
         "PMFImputer": "pmflib.apps.estimators:PMFImputer",
         "PMFTransformer": "pmflib.apps.estimators:PMFTransformer",
     },
+    "model_attributes": {"estimator": "pmflib.apps.estimators.joint_estimator:JointEstimator"},
 }
