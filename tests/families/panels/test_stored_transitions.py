@@ -56,7 +56,7 @@ def test_validation__of_another_fold_chooses_the_number_of_states(tmp_path):
     expected = result.model.log_prob(held_out.read_codes()).mean()
     assert result.held_out_score.per_row == pytest.approx(expected, rel=1e-12)
     assert result.comparison.chosen.settings["n_states"] == result.model.n_states
-    with pytest.raises(pmf.PmfError, match="give validation"):
+    with pytest.raises(pmf.PmfError, match="pass validation"):
         pmf.families.fit_transitions(training, "auto", **OPTIONS)
 
 

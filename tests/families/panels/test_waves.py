@@ -117,7 +117,7 @@ def test_infer_schema__of_codes_has_the_largest_of_all_waves():
     codes = np.array([[0, 2, 1, 0], [1, -1, -1, 0]])
     assert infer_schema(codes, 2).cardinalities.tolist() == [2, 3, 2, 3]
     assert infer_schema(np.full((1, 2), -1), 2).cardinalities.tolist() == [1, 1]
-    with pytest.raises(SchemaError, match="give codes"):
+    with pytest.raises(SchemaError, match="pass codes"):
         infer_schema(np.zeros((2, 2)), 2)
 
 
