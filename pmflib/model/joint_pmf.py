@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
 OWN_ATTRIBUTES = frozenset({"kind", "units", "schema", "origin"})
-"""Attributes of the Zarr group of every model. Those of other kinds than latent classes have more, and features that add
+"""Attributes of the Zarr group of every model. Other kinds than latent classes have more, and features that add
 attributes to models of any kind list them under the hook ``"model_attributes"``."""
 CLASSES: dict[str, type[JointPMF]] = {}
 """Model classes that are defined, by their mark: an attribute that only their Zarr groups have, ``name`` or
@@ -253,7 +253,7 @@ def _find_class(path: str | Path, attributes: Mapping[str, Any]) -> type[JointPM
     if others:
         name, value = next(iter(others.items()))
         raise StoreError(
-            f"{str(path)!r} holds a model of {name} {str(value)[:40]!r}, which is not known here; read it with the version that "
-            "wrote it"
+            f"{str(path)!r} holds a model of {name} {str(value)[:40]!r}, which is not known here; read it "
+            "with the version that wrote it"
         )
     return JointPMF
