@@ -197,7 +197,7 @@ def _chance_of(case: Case, row: Any) -> float:
 def predict(case: Case) -> Any:
     """PMF of v2 given the others, and what fills the gaps of rows."""
     found = case.model.predict_proba(FRAME, "v2")
-    if getattr(case.model, "folding", None) is None:
+    if case.model.is_mixture:
         for row, pmf_of_row in zip(CODES[:20], found[:20], strict=True):
             hidden = np.array(row)
             hidden[2] = -1
@@ -237,7 +237,7 @@ def recommend(case: Case) -> Any:
     for row, item, value in zip(
         *(found[name].to_pylist() for name in ("row", "item", "value")), strict=True
     ):
-        if row < 5 and getattr(case.model, "folding", None) is None:
+        if row < 5 and case.model.is_mixture:
             position = NAMES.index(item)
             chances = case.model.predict_proba(FRAME, item)[row]
             check_near(value, chances[1], f"value of {position}")
