@@ -128,9 +128,9 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def workers():
-    """Address of two threads."""
+    """Address of two threads, of one module: flows that other modules run start and stop workers in this process."""
     from pmflib.cluster.workers import start_workers
     from pmflib_tasks.config import ClusterConfig
 
@@ -146,7 +146,7 @@ def pipeline(tmp_path: Path):
     return partial(write_pipeline, tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fitted_once(tmp_path_factory: pytest.TempPathFactory, workers: str):
     """Folder and references of a small wide pipeline."""
     from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, write_pipeline

@@ -137,7 +137,7 @@ def test_refine__warm_ends_soon_and_inherits_the_weight_of_its_start(fitted, wor
     inputs = stages["dataset"], stages["counts"], stages["model"]
     monkeypatch.setattr("pmflib_tasks.stages.refine.weigh_model", None)
     # few samples are refitted as patiently as they are fitted
-    monkeypatch.setattr("pmflib_tasks.gate.refit.is_plenty", lambda *sizes: True)
+    monkeypatch.setattr("pmflib.fits.fit_specifications.is_plenty", lambda *sizes: True)
     saved, save = [], Checkpoint.save
     monkeypatch.setattr(
         Checkpoint, "save", lambda self, state: (saved.append(state), save(self, state))
