@@ -114,7 +114,9 @@ def test_stages__no_client_same_bits(
         yield None, ClusterMemory.here(1 << 40)
 
     for stage in ("count", "refine", "evaluate"):
-        monkeypatch.setattr(sys.modules[f"pmflib_tasks.{stage}"], "open_workers", open_nothing)
+        monkeypatch.setattr(
+            sys.modules[f"pmflib_tasks.stages.{stage}"], "open_workers", open_nothing
+        )
     monkeypatch.setattr(
         sys.modules["pmflib_tasks.stages.ingest"], "open_workers_late", lambda *_: nullcontext()
     )

@@ -87,7 +87,7 @@ def test_edit_column__what_cannot_be(drafted):
     with pytest.raises(SchemaError, match="size"):
         edit_column(drafted, "size", ColumnEdit(missing=("?", "big", "small", "medium")), refuse)
     for wrong in ({}, {"bins": 1}, {"is_dropped": True, "bins": 3}, {"other": 3, "levels": ("a",)}):
-        with pytest.raises(SchemaError, match="give|pass"):
+        with pytest.raises(SchemaError, match=r"give|pass"):
             ColumnEdit(**wrong)
 
 
