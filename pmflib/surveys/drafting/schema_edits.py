@@ -47,15 +47,15 @@ class ColumnEdit:
         given = (self.role, self.missing, self.levels, self.other, self.bins)
         if not self.is_dropped and all(wish is None for wish in given):
             raise SchemaError(
-                "nothing to change; give --role, --missing, --levels, --other, --bins or --drop"
+                "nothing to change; pass --role, --missing, --levels, --other, --bins or --drop"
             )
         data_wishes = [self.role, self.other, self.bins]
         if self.levels is not None and any(wish is not None for wish in (self.other, self.bins)):
-            raise SchemaError("--levels names all levels; give it without --other and --bins")
+            raise SchemaError("--levels names all levels; pass it without --other and --bins")
         if self.is_dropped and any(
             wish is not None for wish in (*data_wishes, self.levels, self.missing)
         ):
-            raise SchemaError("--drop leaves the column out; give it alone")
+            raise SchemaError("--drop leaves the column out; pass it alone")
         if self.bins is not None and (self.bins < 2 or self.role not in (None, "continuous")):
             raise SchemaError(
                 f"--bins is {self.bins} with role {self.role}; pass at least 2, of a continuous column"

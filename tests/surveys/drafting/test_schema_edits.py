@@ -86,8 +86,13 @@ def test_edit_column__what_cannot_be(drafted):
         edit_column(drafted, "town", ColumnEdit(bins=3), count)
     with pytest.raises(SchemaError, match="size"):
         edit_column(drafted, "size", ColumnEdit(missing=("?", "big", "small", "medium")), refuse)
-    for wrong in ({}, {"bins": 1}, {"is_dropped": True, "bins": 3}, {"other": 3, "levels": ("a",)}):
-        with pytest.raises(SchemaError, match=r"give|pass"):
+    for wrong, refusal in (
+        ({}, "nothing to change; pass --role"),
+        ({"bins": 1}, "pass at least 2"),
+        ({"is_dropped": True, "bins": 3}, "--drop leaves the column out; pass it alone"),
+        ({"other": 3, "levels": ("a",)}, "--levels names all levels; pass it without --other"),
+    ):
+        with pytest.raises(SchemaError, match=refusal):
             ColumnEdit(**wrong)
 
 
