@@ -58,6 +58,7 @@ class Imports:
                 self._users[used].add(name)
             for package in packages - {name}:
                 self._package_users[package].add(name)
+        self._add_users_of_hooks()
 
     def name_module(self, path: str) -> str:
         """Name under which a file is imported; of a package, that of its folder."""
@@ -105,6 +106,14 @@ class Imports:
     def count_tests(self, name: str) -> int:
         """Count the test functions of a module."""
         return self._codes[name].n_tests
+
+    def _add_users_of_hooks(self) -> None:
+        """Let the tests of a feature's folder use its hooks: the core loads them by tables, which no import shows."""
+        for name in self.paths:
+            _, _, feature = name.removesuffix(".hooks").partition(".")
+            if name.endswith(".hooks"):
+                tests = (test for test in self.paths if test.startswith(f"tests.{feature}."))
+                self._users[name].update(tests)
 
     def _find_home(self, package: str, names: list[str]) -> str:
         """Module that defines what is written ``package.name.name``."""

@@ -18,6 +18,9 @@ FILES = {
     "lib/render.py": 'TEMPLATE = "page.html.j2"\n',
     "jobs/lib_jobs/__init__.py": "",
     "jobs/lib_jobs/count.py": "from lib import high\n",
+    "lib/part/hooks.py": 'HOOKS = {"kinds": {"new": "lib.part.kind:NEW"}}\n',
+    "lib/part/kind.py": "",
+    "tests/part/test_part.py": "def test_it(): ...\n",
     "tests/conftest.py": "from lib.late import run\n\ndef late(): ...\n",
     "tests/helper.py": "from lib.low import base\n",
     "tests/test_public.py": "import lib as short\n\ndef test_it(): short.top()\n",
@@ -56,6 +59,8 @@ def repository(tmp_path):
         ("jobs/lib_jobs/count.py", ["jobs/test_count.py"]),
         # by name in a table; by a fixture
         ("lib/late.py", ["other/test_fixture.py", "other/test_table.py"]),
+        # by its place in the table of hooks of its folder
+        ("lib/part/kind.py", ["part/test_part.py"]),
         ("lib/page.html.j2", ["other/test_page.py"]),
         ("lib/gone.py", []),
         ("README.md", []),

@@ -1,0 +1,45 @@
+"""Public names of a package, imported when they are first used."""
+
+import sys
+import types
+
+import pytest
+
+from pmflib.base.faces import list_homes, make_face
+
+
+@pytest.fixture
+def package(monkeypatch):
+    module = types.ModuleType("toy_package")
+    monkeypatch.setitem(sys.modules, "toy_package", module)
+    module.__getattr__, module.__dir__ = make_face(
+        "toy_package", {"Fraction": "fractions", "missing": "no_such_module"}
+    )
+    return module
+
+
+def test_make_face__imports_a_name_when_it_is_used(package):
+    from fractions import Fraction
+
+    assert "Fraction" not in vars(package)
+    assert package.Fraction is Fraction
+    assert vars(package)["Fraction"] is Fraction
+    assert {"Fraction", "missing", "__name__"} <= set(dir(package))
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        _ = package.missing
+
+
+def test_make_face__an_unknown_name_is_refused_with_a_near_one(package):
+    with pytest.raises(
+        AttributeError, match=r"module 'toy_package' has no attribute 'Fractoin'.*Fraction"
+    ):
+        _ = package.Fractoin
+
+
+def test_list_homes__are_what_features_of_a_wing_offer(monkeypatch):
+    assert list_homes("pmflib.families")["fit_traits"] == "pmflib.families.traits.traits"
+    assert not any(
+        home.startswith("pmflib.surveys") for home in list_homes("pmflib.families").values()
+    )
+    monkeypatch.setattr("pmflib.features.FEATURES", ())
+    assert list_homes("pmflib.families") == {}
