@@ -39,7 +39,7 @@ def _read_descriptions(module: str) -> dict[str, dict[str, str]]:
             and isinstance(second, ast.Expr)
             and isinstance(second.value, ast.Constant)
         }
-        for node in ast.walk(tree)
+        for node in tree.body
         if isinstance(node, ast.ClassDef)
     }
 
