@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
-from pmflib.base.display.summary import Summary
+from pmflib.base.display.summary import Summary, SummaryTable
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.hooks import Offers, find_offers
 from pmflib.model.mixture import Arrays, Mixture
@@ -94,7 +94,13 @@ class JointPMF(Mixture):
         """Return the latent states by size with their distinguishing levels: text in a terminal, HTML in a notebook."""
         from pmflib.model.state_descriptions import summarise_model
 
-        return summarise_model(self)
+        return summarise_model(self, self.tabulate_states())
+
+    def tabulate_states(self) -> SummaryTable:
+        """Return the table of a summary that shows the parameters: the states, with their distinguishing levels."""
+        from pmflib.model.state_descriptions import tabulate_states
+
+        return tabulate_states(self)
 
     def sort_states(self) -> Self:
         """Return the model with its latent states in order of size, the largest first.

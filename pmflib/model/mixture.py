@@ -20,7 +20,7 @@ from pmflib.base.arrays import (
     sum_blocks,
 )
 from pmflib.base.blocks import Block, DenseBlock
-from pmflib.base.display.summary import Summarised, SummaryTable, format_count
+from pmflib.base.display.summary import Summarised, format_count
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.model.conditions import (
     Conditions,
@@ -136,12 +136,6 @@ class Mixture(Summarised):
                 for state, value in enumerate(self.factors[first + code].tolist()):
                     named = "probability", state, variable.name, str(level), value
                     yield "factors", (first + code, state), named
-
-    def tabulate_states(self) -> SummaryTable:
-        """Return the table of a summary that shows the parameters: the states, with their distinguishing levels."""
-        from pmflib.model.state_descriptions import tabulate_states
-
-        return tabulate_states(self)
 
     def describe_rank(self) -> str:
         """Return the number of states, and what they are if not classes, for a summary."""

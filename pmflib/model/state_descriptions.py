@@ -358,8 +358,8 @@ NAMED_FACTS = {"best": "best of, models", "mean": "mean of, models", "final": "f
 """Labels of facts on the origin of a model whose keys are not self-explanatory."""
 
 
-def summarise_model(model: Mixture) -> Summary:
-    """Summarise the latent states by size, with their distinguishing levels, and how the model was fitted."""
+def summarise_model(model: Mixture, states: SummaryTable) -> Summary:
+    """Summarise how a model was fitted, beside the table of its states or items."""
     facts = [
         (
             "variables",
@@ -375,7 +375,7 @@ def summarise_model(model: Mixture) -> Summary:
     ]
     n_variables, rank = format_count(model.schema.n_variables), format_count(model.rank)
     headline = f"Joint PMF of {n_variables} variables, {rank} latent states"
-    return Summary(headline, tuple(facts), (), (model.tabulate_states(),))
+    return Summary(headline, tuple(facts), (), (states,))
 
 
 def _format_fact(value: str | int | float) -> str:
