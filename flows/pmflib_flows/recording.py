@@ -1,11 +1,11 @@
-"""Recording of runs, however they end: a record in the history of the pipeline, and lineage events."""
+"""Recording of runs, however they end: a record in the history of the pipeline, and what features make of them."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,6 @@ from pmflib.store.run_records import (
 from pmflib_flows.run_log import log_run
 from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.features import list_offers
-from pmflib_tasks.lineage.lineage import RunEvents, open_events
-from pmflib_tasks.lineage.section import LineageConfig
-from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import StageRun, open_store
 
 MAX_NOTICES = 200
@@ -96,26 +93,32 @@ class StageUsage:
     """Resources used so far by the stages of a run; a listener to `StageRun`."""
 
     def __init__(self) -> None:
+        self._started: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
         self._client: dict[str, list[ProcessUsage]] = {}
         self._workers: dict[str, list[ProcessUsage]] = {}
 
-    def note(self, stage: StageRun) -> None:
-        """Add a finished run of a stage."""
-        if stage.is_over:
-            self._client.setdefault(stage.stage, []).append(stage.client)
-            self._workers.setdefault(stage.stage, []).extend(stage.workers)
+    def note(self, run: StageRun) -> None:
+        """Note the start of a run of a stage, or add a finished one."""
+        if not run.is_over:
+            self._started[run.run_id] = time.monotonic()
+            return
+        took = time.monotonic() - self._started.pop(run.run_id)
+        self._seconds[run.stage] = self._seconds.get(run.stage, 0.0) + took
+        self._client.setdefault(run.stage, []).append(run.client)
+        self._workers.setdefault(run.stage, []).extend(run.workers)
 
-    def list_timings(self, seconds: Mapping[str, float]) -> list[StageTiming]:
-        """List what each stage took, from the seconds that each stage took."""
+    def list_timings(self) -> list[StageTiming]:
+        """List what each stage took, summed over attempts, in the order in which they first ended."""
         found = []
-        for stage, took in seconds.items():
+        for stage, took in self._seconds.items():
             client, workers = (
                 ProcessUsage.add(each.get(stage, ())) for each in (self._client, self._workers)
             )
             found.append(
                 StageTiming(
                     stage,
-                    took,
+                    round(took, 3),
                     round(client.seconds + workers.seconds, 3),
                     client.peak_bytes,
                     workers.peak_bytes,
@@ -155,7 +158,7 @@ def record_run(
         if not notice.is_waiting and len(notices) < MAX_NOTICES:
             notices.append(notice)
 
-    def write(events: RunEvents) -> None:
+    def write() -> None:
         if (hours := (time.monotonic() - began) / 3600) > GRACE_HOURS:
             send_event(
                 Notice(
@@ -163,7 +166,7 @@ def record_run(
                     f"{GRACE_HOURS:.0f} hours before; give --older-than {2 * hours:.0f} where both may run at a time"
                 )
             )
-        timings = usage.list_timings(events.list_seconds())
+        timings = usage.list_timings()
         draft.facts["timings"] = [asdict(each) for each in timings]
         if notices:
             happened = (RunNotice(each.time, mask_secrets(each.text)) for each in notices)
@@ -206,7 +209,7 @@ def record_run(
     with (
         keep_erasures_out(store, f"{RECORDS}/{name}/{KNOWN}"),
         hold_lease(store.objects, f"{action} of pipeline {config.name}"),
-        emit_events(config, name) as events,
+        let_follow(config, name) as end,
         listen(keep, Notice),
         listen(usage.note, StageRun),
     ):
@@ -226,11 +229,11 @@ def record_run(
             draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
             # the error of the run is more informative than the failure to write its record
             with suppress(StoreError):
-                write(events)
-            _end(events, draft, error)
+                write()
+            _end(end, draft, error)
             raise
-        write(events)
-        _end(events, draft)
+        write()
+        _end(end, draft)
 
 
 def _check_name(config: PipelineConfig, last: RunRecord | None) -> None:
@@ -266,9 +269,9 @@ def _mask(value: Any) -> Any:
     return mask_secrets(value) if isinstance(value, str) else value
 
 
-def _end(events: RunEvents, draft: RunDraft, error: BaseException | None = None) -> None:
-    """Send the event for the end of a run."""
-    events.end_run(
+def _end(end: Callable[..., None], draft: RunDraft, error: BaseException | None = None) -> None:
+    """Tell the features that follow a run how it ended."""
+    end(
         draft.outcome,
         reason=draft.reason,
         error=error,
@@ -280,55 +283,37 @@ def _end(events: RunEvents, draft: RunDraft, error: BaseException | None = None)
 
 
 @contextmanager
-def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
-    """Send the events for the start of a run and for its stages within the context.
+def let_follow(config: PipelineConfig, name: str) -> Iterator[Callable[..., None]]:
+    """Let features follow a run within the context, by `Feature.follow_run`.
 
     Parameters
     ----------
     config
         The pipeline.
     name
-        Job name: that of the pipeline, or of another command.
+        Name of the history of the run: that of the pipeline, or of another command.
 
     Yields
     ------
-    The events, used to end the run. The run has the id of the Prefect flow run.
-
-    Raises
-    ------
-    ConfigError
-        If the OpenLineage client cannot be set up.
+    Function that tells them how the run ended.
     """
-    store = open_store(config)
-    lineage = config.section(LineageConfig)
-    with open_events(lineage, store) as send:
-        events = RunEvents(
-            send,
-            store,
-            lineage.namespace,
-            name,
-            config.source_paths,
-            find_flow_run_id(),
-        )
-        events.start_run()
+    with ExitStack() as stack:
+        ends = [stack.enter_context(follow(config, name)) for follow in list_offers("follow_run")]
 
-        def follow(stage: StageRun) -> None:
-            if stage.is_over:
-                events.end_stage(stage.stage, stage.run_id, stage.made, stage.error)
-            else:
-                events.start_stage(stage.stage, stage.run_id)
+        def end(outcome: str, **known: Any) -> None:
+            for each in ends:
+                each(outcome, **known)
 
-        with listen(follow, StageRun):
-            yield events
+        yield end
 
 
 @contextmanager
 def follow_run(config: PipelineConfig) -> Iterator[None]:
-    """Send the events of a run that makes no decision about a model and leaves no record."""
-    with keep_erasures_out(open_store(config)), emit_events(config, config.name) as events:
+    """Let features follow a run that makes no decision about a model and leaves no record."""
+    with keep_erasures_out(open_store(config)), let_follow(config, config.name) as end:
         try:
             yield
         except BaseException as error:
-            events.end_run("failed" if isinstance(error, Exception) else "interrupted", error=error)
+            end("failed" if isinstance(error, Exception) else "interrupted", error=error)
             raise
-        events.end_run("done")
+        end("done")

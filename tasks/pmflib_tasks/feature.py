@@ -116,6 +116,18 @@ class Feature:
     sections
         Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`), by the
         key of the facts that there must be.
+    follow_run
+        Context manager ``(config, name)`` of every run, which yields a function ``(outcome, *, reason, error, live,
+        inputs, facts, number)`` that is called when it ended, with what its record has.
+    read_event
+        Function ``(line)`` that parses a line of the events that it leaves in a store; raises ValueError if it was
+        edited.
+    compare_runs
+        Function ``(open_both, most)`` by an action of runs: how two runs of it differ, a
+        `pmflib_tasks.gate.run_differences.OwnDifference`; None if what they made is gone.
+    evaluate_target
+        Function ``(client, blocks, counts, model, target, seed)``: how well the target of a model is predicted, in
+        plain JSON types. ``blocks`` are those of the training, validation and test samples.
     after_run
         Function ``(config, store, name, record)`` that is called when the record of a run has been written.
     report
@@ -135,6 +147,10 @@ class Feature:
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
     sections: Mapping[str, Place] = field(default_factory=dict)
+    follow_run: Place | None = None
+    read_event: Place | None = None
+    compare_runs: Mapping[str, Place] = field(default_factory=dict)
+    evaluate_target: Place | None = None
     after_run: Place | None = None
     report: Place | None = None
     status: Place | None = None

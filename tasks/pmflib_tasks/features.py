@@ -9,7 +9,6 @@ from pmflib_tasks.crowd.feature import FEATURE as CROWD
 from pmflib_tasks.drafting.feature import FEATURE as DRAFTING
 from pmflib_tasks.erasure.feature import FEATURE as ERASURE
 from pmflib_tasks.feature import Feature
-from pmflib_tasks.gate.feature import FEATURE as GATE
 from pmflib_tasks.imputation.feature import FEATURE as IMPUTATION
 from pmflib_tasks.lineage.feature import FEATURE as LINEAGE
 from pmflib_tasks.margins.feature import FEATURE as MARGINS
@@ -32,7 +31,6 @@ FEATURES: tuple[Feature, ...] = (
     THREE_STEPS,
     REPORT,
     CROWD,
-    GATE,
     LINEAGE,
     ERASURE,
     PLANNING,

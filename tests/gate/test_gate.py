@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from pmflib.base.comparison import PairedGain
+from pmflib_tasks.config import GateConfig
 from pmflib_tasks.gate.gate_decision import GateNumbers, assess_gain, decide, find_margin
-from pmflib_tasks.gate.section import GateConfig
 
 GATE = GateConfig(least_cells=100, standard_errors=2.0, largest_loss=0.02)
 

@@ -4,7 +4,6 @@ import pytest
 
 from pmflib.base.errors import ConfigError
 from pmflib_tasks.config import make_config
-from pmflib_tasks.gate.section import GateConfig
 
 
 def make(**sections):
@@ -13,9 +12,9 @@ def make(**sections):
 
 
 def test_make_config__gate():
-    gate = make().section(GateConfig)
+    gate = make().gate
     assert (gate.least_cells, gate.standard_errors, gate.largest_loss) == (100, 2.0, 0.02)
-    assert make(gate={"largest_loss": 0}).section(GateConfig).largest_loss == 0
+    assert make(gate={"largest_loss": 0}).gate.largest_loss == 0
     for options in ({"least_cells": 0}, {"standard_errors": 0}, {"largest_loss": -0.1}):
         with pytest.raises(ConfigError, match=f"^gate.{next(iter(options))}: "):
             make(gate=options)

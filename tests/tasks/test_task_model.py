@@ -135,7 +135,7 @@ def test_refine__continues_from_the_last_pass(fitted, workers, monkeypatch):
 def test_refine__warm_ends_soon_and_inherits_the_weight_of_its_start(fitted, workers, monkeypatch):
     config, stages = fitted
     inputs = stages["dataset"], stages["counts"], stages["model"]
-    monkeypatch.setattr("pmflib_tasks.stages.refine.weigh_model", None)
+    monkeypatch.setattr("pmflib.answering.weighing.weigh_model", None)
     # few samples are refitted as patiently as they are fitted
     monkeypatch.setattr("pmflib.fits.fit_specifications.is_plenty", lambda *sizes: True)
     saved, save = [], Checkpoint.save
@@ -232,9 +232,7 @@ def test_refine__average_of_members(fitted, workers, monkeypatch):
 
 def test_refine__average_is_distilled(fitted, workers, monkeypatch):
     config, stages = fitted
-    monkeypatch.setattr(
-        "pmflib_tasks.stages.refine.distil", partial(pmf.fits.distil, n_samples=500)
-    )
+    monkeypatch.setattr("pmflib.fits.from_samples.distil", partial(pmf.fits.distil, n_samples=500))
     small = change(config, em={"members": 2, "distil": 3, "max_passes": 15})
     reference = refine_again(small, stages, workers)
     model = load_model(config, reference)

@@ -156,15 +156,17 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
     """Verify that everything the manifest and the run history refer to exists and is unchanged."""
+    from pmflib.base.json_files import parse_json
     from pmflib.store.care.verification import REMEDIES, verify_store
     from pmflib.store.erasures import list_erased
     from pmflib.store.lineage import is_needed, list_collected_runs
-    from pmflib_tasks.lineage.lineage import unseal_event
+    from pmflib_tasks.features import list_offers
     from pmflib_tasks.stage import open_store
 
     store = open_store(load_pipeline(config))
+    read_event = next(list_offers("read_event"), parse_json)
     found = verify_store(
-        store, list_collected_runs(store), is_needed, list_erased(store), unseal_event
+        store, list_collected_runs(store), is_needed, list_erased(store), read_event
     )
     by_problem: dict[str, list[str]] = {}
     for each in found.damages:

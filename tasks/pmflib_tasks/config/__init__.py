@@ -5,6 +5,7 @@ from pmflib_tasks.config.loading import load_config, make_config
 from pmflib_tasks.config.model_sections import (
     EMConfig,
     EvaluateConfig,
+    GateConfig,
     ModelConfig,
 )
 from pmflib_tasks.config.pipeline import SECTIONS, ClusterConfig, PipelineConfig
@@ -13,6 +14,7 @@ __all__ = [
     "ClusterConfig",
     "EMConfig",
     "EvaluateConfig",
+    "GateConfig",
     "Guard",
     "GuardLimits",
     "ModelConfig",

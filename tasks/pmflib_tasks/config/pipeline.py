@@ -27,6 +27,7 @@ from pmflib_tasks.config.model_sections import (
     QUICK,
     EMConfig,
     EvaluateConfig,
+    GateConfig,
     ModelConfig,
 )
 from pmflib_tasks.config.sample_methods import SAMPLE_METHODS
@@ -97,6 +98,7 @@ class CoreConfig(Section):
     em: EMConfig = EMConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quality: QualityConfig = QualityConfig()
+    gate: GateConfig = GateConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed for everything random: starts, and the cells hidden for evaluation."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pmflib.base.display.summary import SummaryTable
 from pmflib.base.errors import StoreError
 from pmflib.store.file_digests import check_artefact
 
@@ -85,6 +88,27 @@ class LabelDifference:
     n_workers_added: int
     n_workers_removed: int
     classes: list[ClassShare]
+
+    def tabulate(self, runs: tuple[str, str]) -> Iterator[SummaryTable]:
+        """Build the tables of classes, and of labels and workers that changed."""
+        shares = [(each.label, each.share_first, each.share_second) for each in self.classes]
+        yield SummaryTable.of_values("Shares of the classes", ("label", *runs), shares)
+        title = (
+            f"Tasks: {self.n_changed:,} labels changed, {self.n_same:,} did not; {self.n_added:,} tasks were added, "
+            f"{self.n_removed:,} removed"
+        )
+        columns = ("task", runs[0], "confidence", runs[1], "confidence")
+        yield SummaryTable.of_values(title, columns, [astuple(each) for each in self.tasks])
+        title = f"Workers: {self.n_workers_added:,} were added, {self.n_workers_removed:,} removed"
+        skills, labels = ([f"{what}, {run}" for run in runs] for what in ("skill", "labels"))
+        names = ("worker", *skills, "+-", *labels)
+        yield SummaryTable.of_values(title, names, [astuple(each) for each in self.workers])
+
+
+def compare_runs(open_both: Callable[..., Any], most: int) -> LabelDifference | None:
+    """Compare what two runs of labels made: see `Feature.compare_runs`."""
+    tables = open_both("labels", "labels", read_labelled)
+    return None if tables is None else compare_labels(tables[0], tables[1], most)
 
 
 def read_labelled(path: Path) -> tuple[pa.Table, pa.Table]:

@@ -12,7 +12,6 @@ from pmflib.store.model_history import explain_withdrawal
 from pmflib.store.run_records import find_run_of, list_records
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.gate.gate_decision import GateDecision, decide
-from pmflib_tasks.gate.section import GateConfig
 from pmflib_tasks.stage import open_store
 
 
@@ -43,7 +42,7 @@ def settle_gate(
     """
     store = open_store(config)
     objection = explain_withdrawal(list_records(store, name), new)
-    settle = partial(decide, config.section(GateConfig), objection=objection)
+    settle = partial(decide, config.gate, objection=objection)
     if obstacle:
         return settle(obstacle, None)
     today = weigh(dataset)

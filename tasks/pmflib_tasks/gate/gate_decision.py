@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pmflib.base.comparison import PairedGain
-from pmflib_tasks.gate.section import GateConfig
+from pmflib_tasks.config import GateConfig
 
 Decision = Literal["better", "no worse", "worse", "unsure"]
 """Verdict of a set of cells on the new model: significantly better; not worse by more than the tolerance; significantly

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from pmflib.base.display.summary import SummaryTable
 from pmflib.base.errors import StoreError
 from pmflib.counts.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.model import JointPMF
@@ -14,7 +16,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import RunRecord
-from pmflib_tasks.crowd.label_differences import LabelDifference, compare_labels, read_labelled
+from pmflib_tasks.features import FEATURES
 from pmflib_tasks.file_changes import FileChanges, compare_files
 from pmflib_tasks.gate.distribution_differences import (
     PairChange,
@@ -163,6 +165,13 @@ def _list_shared(levels: Sequence[str], others: Sequence[str]) -> list[str]:
     return [level for level in levels if level in known]
 
 
+class OwnDifference(Protocol):
+    """How runs of an action of a feature differ: a dataclass of plain JSON types that tabulates itself."""
+
+    def tabulate(self, runs: tuple[str, str]) -> Iterator[SummaryTable]:
+        """Build tables of the difference, given the names of both runs."""
+
+
 @dataclass
 class RunDifference:
     """Differences between two runs; parts that could not be compared are None, and ``missing`` has the reasons.
@@ -180,7 +189,7 @@ class RunDifference:
     model, states
         Properties of both models, whether or not they changed; latent states.
     labels
-        Differences of labels, for two runs of a label log, which have no counts and no model of samples.
+        Differences of labels, for two runs that label, which have no counts and no model of samples.
     missing
         Sentences that name what could not be compared, with reasons.
     """
@@ -196,7 +205,7 @@ class RunDifference:
     pairs: list[PairChange] | None = None
     model: list[ValueChange] | None = None
     states: list[StateChange] | None = None
-    labels: LabelDifference | None = None
+    labels: OwnDifference | None = None
     missing: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -243,15 +252,15 @@ def compare_runs(
     for record in (first, second):
         if not record.options:
             found.missing.append(f"the record of run {record.number} has no configuration")
-    runs = first, second
-    if all(record.action == "labels" for record in runs):
-        tables = _open(store, runs, "labels", "labels", read_labelled, collected, found.missing)
-        found.labels = None if tables is None else compare_labels(*tables, most_pairs)
+    open_both = partial(_open, store, (first, second), collected, found.missing)
+    own = {action: place for each in FEATURES for action, place in each.compare_runs.items()}
+    if first.action == second.action in own:
+        found.labels = own[first.action].load()(open_both, most_pairs)
         return found
-    counts = _open(store, runs, "counts", "pairs", _check_counts, collected, found.missing)
+    counts = open_both("counts", "pairs", _check_counts)
     if counts is not None:
         _compare_counts(*counts, found, most_pairs)
-    models = _open(store, runs, "model", "model", JointPMF.load, collected, found.missing)
+    models = open_both("model", "model", JointPMF.load)
     if models is not None:
         found.model = compare_values(*map(_describe_model, facts), only_changed=False)
         schemas = models[0].schema, models[1].schema
@@ -281,11 +290,11 @@ def _compare_counts(
 def _open(
     store: Store,
     runs: tuple[RunRecord, RunRecord],
+    collected: Collection[int],
+    missing: list[str],
     stage: str,
     name: str,
     load: Callable[[Path], T],
-    collected: Collection[int],
-    missing: list[str],
 ) -> tuple[T, T] | None:
     """Open an artefact of each of two runs; if one is gone, return None and add the reason to ``missing``."""
     opened = []

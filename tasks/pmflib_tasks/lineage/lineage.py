@@ -90,12 +90,6 @@ class RunEvents:
             openlineageAdapterVersion=version("pmflib"),
         )
         self._dataset: Reference | None = None
-        self._started: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
-
-    def list_seconds(self) -> dict[str, float]:
-        """Duration of each finished stage, seconds, in order, summed over attempts."""
-        return {stage: round(took, 3) for stage, took in self._seconds.items()}
 
     def start_run(self) -> None:
         """Send the START event of the run."""
@@ -133,7 +127,6 @@ class RunEvents:
 
     def start_stage(self, stage: str, run_id: str) -> None:
         """Send the START event of a stage."""
-        self._started[run_id] = time.monotonic()
         self._emit("START", run_id, stage)
 
     def end_stage(
@@ -150,8 +143,6 @@ class RunEvents:
         error
             Error that ended the stage; None on success.
         """
-        took = time.monotonic() - self._started.pop(run_id, time.monotonic())
-        self._seconds[stage] = self._seconds.get(stage, 0.0) + took
         inputs: list[Json] = []
         outputs: list[Json] = []
         for entry in made:

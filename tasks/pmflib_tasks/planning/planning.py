@@ -14,9 +14,6 @@ from pmflib.cluster.clients import count_threads, find_memory, open_client
 from pmflib.cluster.memory import ClusterMemory, MemoryPlan, PlanWorker, read_workers
 from pmflib.cluster.workers import find_scheduler, is_alone
 from pmflib.counts.stored_pairs import choose_n_runs, plan_counting, plan_fold_merges
-from pmflib.em.memory import plan_em, plan_pass
-from pmflib.families.forests.em import are_modest, plan_trees
-from pmflib.fits.fit_specifications import Options
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.design_columns import name_replicates
 from pmflib.ingest.sources import find_sources
@@ -334,6 +331,8 @@ def count_tasks(
     found = {"count": n_folds * (fold.n_runs + fold.n_merges)}
     known = rank or (None if config.model.rank == "auto" else config.model.rank)
     if known is not None and not config.has_traits:
+        from pmflib.em.memory import plan_pass
+
         n_train = len(config.fold_split.train)
         groups = count_groups(n_observed * n_train // n_folds, n_blocks * n_train // n_folds)
         costs = [-(-n_observed // max(1, groups))] * max(1, groups)
@@ -412,6 +411,11 @@ def _plan_classes(
     config: PipelineConfig, schema: Schema, n_threads: int, rank: int, costs: Sequence[int]
 ) -> PlanWorker:
     """Plan the EM passes, including those with forests if these are tried."""
+    # a run checks the width of its counts alone
+    from pmflib.em.memory import plan_em, plan_pass
+    from pmflib.families.forests.em import are_modest, plan_trees
+    from pmflib.fits.fit_specifications import Options
+
     members, dependence = config.em.members, config.model.dependence
     options = Options.make(config.class_method, config.em.pseudo_count, members, rank)
     n_models = options.count_models(sum(costs), rank)

@@ -1,4 +1,4 @@
-"""Reference scores of stored samples, and answers to questions about them as Parquet files."""
+"""Answers to questions about stored samples as Parquet files."""
 
 from __future__ import annotations
 
@@ -11,61 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.arrays import IntArray
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.ingest.dataset.identifiers import make_keys
 from pmflib.model import JointPMF
-from pmflib.model.row_scores import HELD_OUT, KEPT, ReferenceScores, RowScorer, score_reference
 from pmflib.store.dataset import Layer
-from pmflib.store.sample_blocks import (
-    BlockReference,
-    group_blocks,
-    read_block,
-    read_blocks,
-    read_origins,
-)
+from pmflib.store.sample_blocks import read_block, read_origins
 from pmflib_tasks.questions.answers import Questions, answer_questions, score_answers
 
-LEAST_REFERENCE = 200
-"""Minimum number of held-out samples for a reference of percentiles."""
 ANSWERS = "answers.parquet"
 """File that `answer_stored` writes."""
-
-
-def reference_stored(
-    client: Client, blocks: Sequence[BlockReference], model: JointPMF
-) -> ReferenceScores:
-    """Score held-out stored samples as a reference for percentiles.
-
-    Parameters
-    ----------
-    client
-        Dask client, or None to work in this thread; the scores have the same bits.
-    blocks
-        Held-out samples; of more than `KEPT`, every second is used, or every third, and so on. If there are fewer than
-        ``LEAST_REFERENCE``, samples are drawn from the model instead.
-    model
-        The model.
-    """
-    groups = group_blocks(blocks)
-    n_rows = sum(len(block.rows) for block in blocks)
-    if n_rows < LEAST_REFERENCE:
-        return ReferenceScores.draw(model)
-    step = -(-n_rows // KEPT)
-    scored = map_items(client, _score_reference, groups, RowScorer(model), step)
-    return ReferenceScores.make([part for parts in scored for part in parts], HELD_OUT)
-
-
-def _score_reference(
-    group: Sequence[BlockReference], scorer: RowScorer, step: int
-) -> list[tuple[FloatArray, IntArray, FloatArray, IntArray]]:
-    """Score some samples of each block of a group."""
-    offsets, out = scorer.model.schema.offsets, []
-    for reference, block in zip(group, read_blocks(group), strict=True):
-        rows = np.flatnonzero(reference.rows % step == 0)
-        out.append(score_reference(block.to_codes(offsets)[rows], reference.rows[rows], scorer))
-    return out
 
 
 def answer_stored(

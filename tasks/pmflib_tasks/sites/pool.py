@@ -11,9 +11,6 @@ from pmflib.base.machine import find_memory_limit
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.counts.stored_tables import PAIRS
-from pmflib.fits.fit_result import summarise_fit
-from pmflib.fits.from_counts import fit as fit_counts
-from pmflib.fits.ranks.by_pairs import select_rank
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.objects.local_folder import digest_file
 from pmflib.surveys.sites.site_counts import add_sites
@@ -135,6 +132,11 @@ def fit_pooled(config: PipelineConfig, dataset: Reference, pooled: Reference) ->
     report_progress("fit_pooled", 0, 1)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        # runs without sites need none
+        from pmflib.fits.fit_result import summarise_fit
+        from pmflib.fits.from_counts import fit as fit_counts
+        from pmflib.fits.ranks.by_pairs import select_rank
+
         training = PairCounts.load(store.locate(pooled) / PAIRS).select_folds(train)
         rank, choice = given, None
         if rank == "auto":

@@ -9,11 +9,7 @@ from typing import Any
 
 from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import RankWarning
-from pmflib.counts.groups import load_groups
 from pmflib.counts.pair_counts import load_shape
-from pmflib.fits.auto_method import group_folds
-from pmflib.fits.from_counts import fit as fit_counts
-from pmflib.inference.checks.diagnostics import diagnose
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, stage
@@ -51,6 +47,12 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
     folds = config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        # on most nights the manifest has the start
+        from pmflib.counts.groups import load_groups
+        from pmflib.fits.auto_method import group_folds
+        from pmflib.fits.from_counts import fit as fit_counts
+        from pmflib.inference.checks.diagnostics import diagnose
+
         path = store.locate(counts) / "pairs"
         n_levels = load_shape(path)[0].n_levels
         groups = group_folds(tuple(folds.train), n_levels, config.model.settled_rank)

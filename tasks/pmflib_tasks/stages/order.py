@@ -18,7 +18,6 @@ from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.refine import refine
-from pmflib_tasks.stages.select import select, settle
 from pmflib_tasks.steps import Step, Walk, find_current
 
 
@@ -76,12 +75,17 @@ def check_answers(walk: Walk) -> None:
 
 def settle_config(walk: Walk) -> PipelineConfig:
     """Return the configuration with rank and dependence as they were selected, if they were."""
-    rank = walk.stages.get("rank")
-    return walk.config if rank is None else settle(walk.config, rank)
+    if (rank := walk.stages.get("rank")) is None:
+        return walk.config
+    from pmflib_tasks.stages.select import settle
+
+    return settle(walk.config, rank)
 
 
 def run_select(walk: Walk) -> Reference:
     """Select rank and dependence."""
+    from pmflib_tasks.stages.select import select
+
     return select(walk.config, walk.stages["dataset"], walk.stages["counts"], walk.address)
 
 

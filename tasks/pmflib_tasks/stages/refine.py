@@ -9,17 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.answering.weighing import inherit_weight, weigh_model
 from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import ConvergenceWarning
 from pmflib.cluster.memory import MemoryPlan
-from pmflib.em.family import PassReporter, describe_passes
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.fits.fit_result import summarise_fit
-from pmflib.fits.fit_specifications import limit_patience
-from pmflib.fits.from_samples import distil, fit_em, plan_fit_em
-from pmflib.fits.starts import PreparedStart, StoredCounts
-from pmflib.inference.errors.recorded import record_errors
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib.store.stored_variance import open_variance
@@ -62,6 +54,16 @@ def refine(
     store, em, folds = open_store(config), config.em, config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        # on most nights the manifest has the model
+        from pmflib.answering.weighing import inherit_weight, weigh_model
+        from pmflib.em.family import PassReporter, describe_passes
+        from pmflib.em.stored_samples import StoredSamples
+        from pmflib.fits.fit_result import summarise_fit
+        from pmflib.fits.fit_specifications import limit_patience
+        from pmflib.fits.from_samples import distil, fit_em, plan_fit_em
+        from pmflib.fits.starts import PreparedStart, StoredCounts
+        from pmflib.inference.errors.recorded import record_errors
+
         start_model = JointPMF.load(store.locate(start) / "model")
         schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
         is_warm = start.kind == "model"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,19 @@ class Folds(NamedTuple):
     training: Sequence[BlockReference]
     validation: Sequence[BlockReference]
     test: Sequence[BlockReference]
+
+
+def evaluate_target(
+    client: Client,
+    blocks: Sequence[Sequence[BlockReference]],
+    counts: PairCounts,
+    model: JointPMF,
+    target: str,
+    seed: int,
+) -> Mapping[str, Any]:
+    """Evaluate the prediction of a target for the scores of a run: see `Feature.evaluate_target`."""
+    found = evaluate_stored_target(client, Folds(*blocks), counts, model, target, seed)
+    return found.to_json()
 
 
 def evaluate_stored_target(

@@ -16,7 +16,6 @@ from pmflib_tasks.gate.comparison import ModelChoice, choose_model, compare_stor
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 from pmflib_tasks.stages.order import REFINE
 from pmflib_tasks.steps import Step, Walk
-from pmflib_tasks.traits.fit_traits import explain_refusal, fit_traits, has_traits
 
 VERSION = 1
 
@@ -88,6 +87,12 @@ def choose(
     return entry.reference
 
 
+def has_traits(config: PipelineConfig, model: Reference) -> bool:
+    """Whether a model of the store has traits."""
+    entry = open_store(config).find(model.identity)
+    return entry is not None and "n_traits" in entry.summary
+
+
 def continues_traits(walk: Walk) -> bool:
     """Whether the live model, which the model of a run starts from, has traits."""
     start = walk.refit.start
@@ -96,6 +101,9 @@ def continues_traits(walk: Walk) -> bool:
 
 def run_fit_traits(walk: Walk) -> Reference:
     """Fit traits; a warm start uses the settings of the live model."""
+    # runs of latent classes need none
+    from pmflib_tasks.traits.fit_traits import fit_traits
+
     start = walk.refit.start
     if start is not None:
         walk.stages["start"] = start
@@ -108,6 +116,8 @@ def run_choice(walk: Walk) -> Reference:
     Where the live model has traits, these are fitted alone. The stages start and rank belong to the run if the model
     has latent classes, which were made from them.
     """
+    from pmflib_tasks.traits.fit_traits import explain_refusal, fit_traits
+
     config, dataset, stages = walk.config, walk.stages["dataset"], walk.stages
     refusal = explain_refusal(config, dataset, walk.refit.start, walk.address)
     if continues_traits(walk) and not refusal:

@@ -55,12 +55,6 @@ def explain_refusal(
     return ""
 
 
-def has_traits(config: PipelineConfig, model: Reference) -> bool:
-    """Whether a model of the store has traits."""
-    entry = open_store(config).find(model.identity)
-    return entry is not None and "n_traits" in entry.summary
-
-
 def _specify(
     config: PipelineConfig, dataset: Reference, start: Reference | None
 ) -> tuple[dict[str, Reference], dict[str, object]]:
