@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rich.console import Group
 
-    from pmflib_tasks.crowd.label_differences import LabelDifference
     from pmflib_tasks.file_changes import FileChanges
     from pmflib_tasks.gate.run_differences import (
         RunDifference,
@@ -111,7 +110,7 @@ def _make_difference_tables(
         yield make_table(title, columns, moved)
     yield from _tabulate_values("Model", found.model or [], runs)
     if found.labels is not None:
-        yield from _tabulate_labels(found.labels, runs)
+        yield from (make_table(*each) for each in found.labels.tabulate(runs))
     if states := found.states:
         listed = [
             [
@@ -162,46 +161,6 @@ def _tabulate_values(
         rows.append([change.name, *map(_text, both), difference])
     if rows:
         yield make_table(title, ("what", *runs, "difference"), rows)
-
-
-def _tabulate_labels(found: LabelDifference, runs: tuple[str, str]) -> Iterator[Group]:
-    """Build the tables of classes, and of labels and workers that changed."""
-    rows = [(each.label, each.share_first, each.share_second) for each in found.classes]
-    yield make_table("Shares of the classes", ("label", *runs), rows)
-    title = (
-        f"Tasks: {found.n_changed:,} labels changed, {found.n_same:,} did not; {found.n_added:,} tasks were added, "
-        f"{found.n_removed:,} removed"
-    )
-    tasks = [
-        (
-            each.task,
-            each.label_first,
-            each.confidence_first,
-            each.label_second,
-            each.confidence_second,
-        )
-        for each in found.tasks
-    ]
-    yield make_table(title, ("task", runs[0], "confidence", runs[1], "confidence"), tasks)
-    workers = [
-        (
-            each.worker,
-            each.skill_first,
-            each.skill_second,
-            each.error,
-            each.labels_first,
-            each.labels_second,
-        )
-        for each in found.workers
-    ]
-    title = f"Workers: {found.n_workers_added:,} were added, {found.n_workers_removed:,} removed"
-    columns = (
-        "worker",
-        *(f"skill, {run}" for run in runs),
-        "+-",
-        *(f"labels, {run}" for run in runs),
-    )
-    yield make_table(title, columns, workers)
 
 
 def _tabulate_files(files: FileChanges, top: int) -> Iterator[Group]:

@@ -6,6 +6,8 @@ FEATURE = Feature(
     "crowd",
     section={"crowd": Place("pmflib_tasks.crowd.section:CrowdConfig")},
     commands=(Command("crowd", Place("pmflib_flows.crowd.crowd:crowd"), "Labels", 210),),
+    label_comparison=Place("pmflib_tasks.crowd.label_differences:COMPARISON"),
+    run_labels=Place("pmflib_flows.crowd.crowd_flow:run_labels"),
     sections={"classes": Place("pmflib_tasks.crowd.label_sections:describe_labels")},
     status=Place("pmflib_tasks.crowd.label_sections:find_label_status"),
     report=Place("pmflib_tasks.crowd.label_report:report_labels"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +87,21 @@ class LabelDifference:
     n_workers_added: int
     n_workers_removed: int
     classes: list[ClassShare]
+
+    def tabulate(self, runs: tuple[str, str]) -> Iterator[tuple[str, tuple[str, ...], list[Any]]]:
+        """Yield the title, columns and rows of tables of classes, and of labels and workers that changed."""
+        shares = [(each.label, each.share_first, each.share_second) for each in self.classes]
+        yield "Shares of the classes", ("label", *runs), shares
+        title = (
+            f"Tasks: {self.n_changed:,} labels changed, {self.n_same:,} did not; {self.n_added:,} tasks were added, "
+            f"{self.n_removed:,} removed"
+        )
+        tasks = [astuple(each) for each in self.tasks]
+        yield title, ("task", runs[0], "confidence", runs[1], "confidence"), tasks
+        title = f"Workers: {self.n_workers_added:,} were added, {self.n_workers_removed:,} removed"
+        skills, n_labels = (f"skill, {run}" for run in runs), (f"labels, {run}" for run in runs)
+        workers = [astuple(each) for each in self.workers]
+        yield title, ("worker", *skills, "+-", *n_labels), workers
 
 
 def read_labelled(path: Path) -> tuple[pa.Table, pa.Table]:
@@ -171,3 +188,14 @@ def _share_classes(first: pa.Table, second: pa.Table) -> list[ClassShare]:
         ClassShare(label, counts[0].get(label, 0) / totals[0], counts[1].get(label, 0) / totals[1])
         for label in sorted({*counts[0], *counts[1]})
     ]
+
+
+class LabelComparison(NamedTuple):
+    """How labels of runs are read, given their path, and compared, given both and how many to list at most."""
+
+    read: Callable[[Path], tuple[pa.Table, pa.Table]]
+    compare: Callable[[tuple[pa.Table, pa.Table], tuple[pa.Table, pa.Table], int], LabelDifference]
+
+
+COMPARISON = LabelComparison(read_labelled, compare_labels)
+"""Comparison of two runs of a label log."""

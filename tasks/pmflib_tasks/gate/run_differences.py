@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pmflib.base.errors import StoreError
 from pmflib.counts.pair_counts import PairCounts, load_shape, load_singles
@@ -14,7 +14,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import RunRecord
-from pmflib_tasks.crowd.label_differences import LabelDifference, compare_labels, read_labelled
+from pmflib_tasks.features import list_offers
 from pmflib_tasks.file_changes import FileChanges, compare_files
 from pmflib_tasks.gate.distribution_differences import (
     PairChange,
@@ -163,6 +163,13 @@ def _list_shared(levels: Sequence[str], others: Sequence[str]) -> list[str]:
     return [level for level in levels if level in known]
 
 
+class Tabulated(Protocol):
+    """Differences that a feature found; a dataclass."""
+
+    def tabulate(self, runs: tuple[str, str]) -> Iterator[tuple[str, Sequence[str], list[Any]]]:
+        """Yield the title, the columns and the rows of each table, given how both runs are called."""
+
+
 @dataclass
 class RunDifference:
     """Differences between two runs; parts that could not be compared are None, and ``missing`` has the reasons.
@@ -196,7 +203,7 @@ class RunDifference:
     pairs: list[PairChange] | None = None
     model: list[ValueChange] | None = None
     states: list[StateChange] | None = None
-    labels: LabelDifference | None = None
+    labels: Tabulated | None = None
     missing: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -245,8 +252,9 @@ def compare_runs(
             found.missing.append(f"the record of run {record.number} has no configuration")
     runs = first, second
     if all(record.action == "labels" for record in runs):
-        tables = _open(store, runs, "labels", "labels", read_labelled, collected, found.missing)
-        found.labels = None if tables is None else compare_labels(*tables, most_pairs)
+        for labels in list_offers("label_comparison"):
+            tables = _open(store, runs, "labels", "labels", labels.read, collected, found.missing)
+            found.labels = None if tables is None else labels.compare(*tables, most_pairs)
         return found
     counts = _open(store, runs, "counts", "pairs", _check_counts, collected, found.missing)
     if counts is not None:

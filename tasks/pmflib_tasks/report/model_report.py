@@ -16,7 +16,6 @@ from pmflib.base.comparison import Comparison
 from pmflib.counts.groups import load_groups, pick_variables
 from pmflib.counts.pair_counts import load_shape
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
-from pmflib.inference.errors.recorded import list_intervals
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.state_descriptions import StateDescription, describe_states
@@ -363,3 +362,13 @@ def _score_variable(name: str, sums: Mapping[str, float]) -> VariableScore:
         sums["correct"] / n,
         sums["baseline_correct"] / n,
     )
+
+
+def list_intervals(recorded: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """List the rows of recorded errors: what a probability is of, state, value, from, to; none of an empty mapping."""
+    rows: list[tuple[str, ...]] = []
+    for name, state, variable, level, value, _, low, high in recorded.get("rows", ()):
+        what = "share of the samples" if name == "share" else f"{variable} = {level}"
+        ends = ("not determined", "") if low is None else (f"{low:.3f}", f"{high:.3f}")
+        rows.append((what, str(state), f"{value:.3f}", *ends))
+    return rows

@@ -9,11 +9,11 @@ from typing import Any
 
 from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import RankWarning
+from pmflib.base.hooks import find_offers
 from pmflib.counts.groups import load_groups
 from pmflib.counts.pair_counts import load_shape
 from pmflib.fits.auto_method import group_folds
 from pmflib.fits.from_counts import fit as fit_counts
-from pmflib.inference.checks.diagnostics import diagnose
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, stage
@@ -71,7 +71,8 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         if result.loss_history:
             summary["loss"] = result.loss_history[-1]
         if 1 < training.schema.n_variables and training.schema.n_levels <= MAX_DIAGNOSED_LEVELS:
-            summary["diagnosis"] = diagnose(training, result.model).to_json()
+            diagnoses = find_offers("count_diagnoses").items()
+            summary |= {key: find(training, result.model).to_json() for key, find in diagnoses}
         return summary
 
     report_progress("fit", 0, 1)

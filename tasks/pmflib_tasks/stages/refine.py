@@ -12,6 +12,7 @@ from typing import Any
 from pmflib.answering.weighing import inherit_weight, weigh_model
 from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import ConvergenceWarning
+from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.family import PassReporter, describe_passes
 from pmflib.em.stored_samples import StoredSamples
@@ -19,7 +20,6 @@ from pmflib.fits.fit_result import summarise_fit
 from pmflib.fits.fit_specifications import limit_patience
 from pmflib.fits.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fits.starts import PreparedStart, StoredCounts
-from pmflib.inference.errors.recorded import record_errors
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib.store.stored_variance import open_variance
@@ -104,8 +104,9 @@ def refine(
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
             known = is_warm and inherit_weight(result.model, start_model, training.n_samples)
             (known or weigh_model(result.model, training, unseen)).save(folder / "model")
-            how = open_variance(store, dataset), em.errors
-            return summarise_fit(result) | {"errors": record_errors(result.model, training, *how)}
+            fitted = result.model, training, open_variance(store, dataset), em.errors
+            records = find_offers("model_records").items()
+            return summarise_fit(result) | {key: record(*fitted) for key, record in records}
 
     return build_artefact(
         store,

@@ -18,7 +18,7 @@ from pmflib.fits.starts import read_naive_bayes
 from pmflib.inference.target.rivals import find_fit_obstacle, fit_boosting, fit_logistic_regression
 from pmflib.model import JointPMF
 from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks, scale_blocks
-from pmflib_tasks.stages.evaluation import make_partition_seed
+from pmflib_tasks.stages.evaluation import Folds, make_partition_seed
 from pmflib_tasks.target.target_report import (
     BOOSTING,
     LOGISTIC,
@@ -70,14 +70,6 @@ class SampledRows(NamedTuple):
             tuple(map(np.concatenate, zip(*(part.predictions for part in parts), strict=True))),
             np.concatenate(weights) if weights else None,
         )
-
-
-class Folds(NamedTuple):
-    """Blocks of the training, validation and test samples."""
-
-    training: Sequence[BlockReference]
-    validation: Sequence[BlockReference]
-    test: Sequence[BlockReference]
 
 
 def evaluate_stored_target(

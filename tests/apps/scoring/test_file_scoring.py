@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
+from pmflib.answering.sample_tables import files
+from pmflib.answering.sample_tables import parts as score_parts
+from pmflib.answering.sample_tables.parts import list_chunks
 from pmflib.apps.scoring import file_scoring
-from pmflib.apps.scoring import parts as score_parts
-from pmflib.apps.scoring.parts import list_chunks
 from pmflib.base.errors import ConfigError, SchemaError, SourceError
 from pmflib.model.row_scores import ReferenceScores
 from tests.model.test_row_scores import draw
@@ -333,7 +334,7 @@ def test_score_file__done_once(codes, tmp_path, monkeypatch):
     for name in ("folder", "one.parquet", "one.csv"):
         account = pmf.apps.score_file(MODEL, log, tmp_path / name, reference=REFERENCE)
         with monkeypatch.context() as patch:
-            patch.setattr(file_scoring, "score_sources", None)
+            patch.setattr(files, "score_sources", None)
             assert pmf.apps.score_file(MODEL, log, tmp_path / name, reference=REFERENCE) == account
     assert not list(tmp_path.glob(".*.parts"))
     # other rows: a file is made again, and a folder is not touched
