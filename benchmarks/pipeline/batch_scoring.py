@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.model import JointPMF
+from pmflib.model.planted_models import planted_factors
 from pmflib.schema import Schema, Variable
 
 N_VARIABLES = 30

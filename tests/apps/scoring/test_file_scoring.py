@@ -14,7 +14,6 @@ import pmflib as pmf
 from pmflib.answering.sample_tables import files
 from pmflib.answering.sample_tables import parts as score_parts
 from pmflib.answering.sample_tables.parts import list_chunks
-from pmflib.apps.scoring import file_scoring
 from pmflib.base.errors import ConfigError, SchemaError, SourceError
 from pmflib.model.row_scores import ReferenceScores
 from tests.model.test_row_scores import draw
@@ -260,7 +259,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
     write_log(tmp_path / "log" / "c.csv", codes[:300])
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(file_scoring, "count_processors", lambda n=threads: n)
+        monkeypatch.setattr(files, "count_processors", lambda n=threads: n)
         out = tmp_path / f"out{threads}"
         account = pmf.apps.score_file(MODEL, tmp_path / "log", out, reference=REFERENCE)
         assert (account["samples"], account["parts"]) == (1500, len(read_bytes(out)))
@@ -269,7 +268,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
     assert len(found[0]) > 8
     whole = pa.concat_tables(pq.read_table(tmp_path / "out1" / name) for name in found[0])
     assert whole["row"].to_pylist() == [*range(1, 1001), *range(1, 201), *range(1, 301)]
-    monkeypatch.setattr(file_scoring, "map_items", with_client(thread_client))
+    monkeypatch.setattr(files, "map_items", with_client(thread_client))
     pmf.apps.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
     assert read_bytes(tmp_path / "out") == found[0]
 
@@ -401,7 +400,7 @@ def test_score_file__file_that_changes_meanwhile(codes, tmp_path, monkeypatch):
         write_log(log, codes[:500])
         return found
 
-    monkeypatch.setattr(score_parts, "score_chunk", change)
+    monkeypatch.setattr(files, "score_chunk", change)
     with pytest.raises(SourceError):
         pmf.apps.score_file(MODEL, log, tmp_path / "out.parquet", reference=REFERENCE)
     assert not (tmp_path / "out.parquet").exists()
