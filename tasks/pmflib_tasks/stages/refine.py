@@ -11,7 +11,7 @@ from typing import Any
 
 from pmflib.answering.weighing import inherit_weight, weigh_model
 from pmflib.base.display.progress import report_progress
-from pmflib.base.errors import ConvergenceWarning
+from pmflib.base.errors import ConvergenceWarning, PmfError
 from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.family import PassReporter, describe_passes
@@ -58,8 +58,16 @@ def refine(
     ------
     MemoryPlanError
         If the parameters and statistics do not fit in memory.
+    PmfError
+        If errors of parameters are asked for, and no feature finds them.
     """
     store, em, folds = open_store(config), config.em, config.fold_split
+    records = find_offers("model_records")
+    if em.errors not in ("auto", "off") and "errors" not in records:
+        raise PmfError(
+            f"em.errors is {em.errors!r}, and this installation of pmflib finds no errors of parameters; add the "
+            "feature that does to pmflib.features.FEATURES, or set it to 'off'"
+        )
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         start_model = JointPMF.load(store.locate(start) / "model")
@@ -105,8 +113,7 @@ def refine(
             known = is_warm and inherit_weight(result.model, start_model, training.n_samples)
             (known or weigh_model(result.model, training, unseen)).save(folder / "model")
             fitted = result.model, training, open_variance(store, dataset), em.errors
-            records = find_offers("model_records").items()
-            return summarise_fit(result) | {key: record(*fitted) for key, record in records}
+            return summarise_fit(result) | {key: record(*fitted) for key, record in records.items()}
 
     return build_artefact(
         store,
