@@ -35,12 +35,15 @@ class Writer:
     write
         Writes a file, given its path, its format, a Parquet file of the rows, and the codes and labels of columns.
     describe
-        Returns the codes and labels of columns of results, given a schema, and the raw files and their options.
+        Returns the codes and labels of columns of results, given a schema, and the raw files and their options; by
+        default none.
     """
 
     check: Callable[[str], object]
     write: Callable[[Path, str, Path, Mapping[str, FileColumn]], None]
-    describe: Callable[[Schema, Iterable[str | None], Any], Mapping[str, FileColumn]]
+    describe: Callable[[Schema, Iterable[str | None], Any], Mapping[str, FileColumn]] = (
+        lambda schema, paths, source: {}
+    )
 
 
 def list_suffixes() -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def test_rows_drawn_one_by_one__have_the_linearised_variance_of_a_ratio():
 
 
 def test_rows_drawn_one_by_one__are_more_than_one_and_have_weights():
-    with pytest.raises(pmf.PmfError, match="all rows are one sampling unit"):
+    with pytest.raises(pmf.PmfError, match="all rows belong to one sampling unit"):
         Variance.of_rows([2.0])
     with pytest.raises(pmf.PmfError, match="weight is 3"):
         Variance.of_rows(3)
