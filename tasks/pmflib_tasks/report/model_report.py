@@ -13,6 +13,7 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.comparison import Comparison
+from pmflib.base.hooks import find_offers
 from pmflib.counts.groups import load_groups, pick_variables
 from pmflib.counts.pair_counts import load_shape
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
@@ -164,7 +165,8 @@ class ModelReport:
     @property
     def edges(self) -> list[tuple[str, str, float]]:
         """Pairs of variables that depend on each other within states, with the share of samples in such states."""
-        return self.model.edges()
+        # a method that comes with forests, without which no variables depend on each other within states
+        return self.model.edges() if "edges" in find_offers("model_methods") else []
 
     @property
     def rank_comparisons(self) -> list[Comparison]:
