@@ -55,13 +55,18 @@ PAGES = {
 TEST_SECONDS = 60.0
 """Of tests, one after another, beside each feature that is deleted."""
 EVERYTHING = "all features"
+OF_THE_WHOLE = (
+    *("benchmarks", "deploy", "docs", "examples", "faults", "fuzz", "hostile", "packaging"),
+    "product",
+)
+"""Folders of tests that are neither of the core nor of a feature, but of all of them together."""
 
 
 def find_feature(module: str) -> str:
     """Feature that a module belongs to, in any of the packages; "" for the core."""
     parts = module.split(".")
-    if parts[0] == "pmflib":
-        name = ".".join(parts[:3])
+    if parts[0] in ("pmflib", "tests"):
+        name = ".".join(("pmflib", *parts[1:3]))
         return name if name in FEATURES else ""
     folders = {each.rpartition(".")[2]: each for each in FEATURES}
     return folders.get(parts[1], "") if len(parts) > 1 else ""
@@ -302,10 +307,38 @@ layout = "wide"
 [model]
 rank = 2
 ''')
-sys.argv = ["pmf", "run", "pipeline.toml"]
-main()
+for command in (["run", "pipeline.toml"], ["query", "pipeline.toml", "P(a | b=1)"]):
+    sys.argv = ["pmf", *command]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, (command, ended.code)
+import pmflib as pmf
+schema = Schema.load("schema.json")
+fitted = [pmf.fit(pmf.count_pairs(codes, schema, n_folds=5), 2)]
+fitted += [pmf.fit_em(codes, rank=rank, schema=schema) for rank in (2, "auto")]
+for result in fitted:
+    print(result.model.ask("P(a | b=1)"))
 """
-"""What `pmf run` does with a small wide CSV and a schema that is given, without any feature."""
+"""What the core does without any feature: a pipeline and a question over a small wide CSV, and fits in memory."""
+
+
+@dataclass
+class TestCounts:
+    """How tests ended: the number that passed, names of those that failed, and files that were not collected."""
+
+    n_passed: int = 0
+    failed: Collection[str] = ()
+    n_uncollected: int = 0
+
+    @property
+    def are_green(self) -> bool:
+        """Whether all that were chosen passed."""
+        return not self.failed and not self.n_uncollected
+
+    def __str__(self) -> str:
+        """Write the three numbers."""
+        return f"{self.n_passed}/{len(self.failed)}/{self.n_uncollected}"
 
 
 @dataclass
@@ -327,7 +360,9 @@ class Finding:
     contracts
         What import-linter says; "" if it is content.
     tests
-        Numbers of tests that passed, failed, and of files that were not collected.
+        How the tests ended.
+    n_left_out
+        Test files that need what is gone, and were not run.
     smoke
         Last line of a pipeline that did not run.
     """
@@ -338,18 +373,19 @@ class Finding:
     n_lines: int = 0
     broken: Mapping[str, str] = field(default_factory=dict)
     contracts: str = ""
-    tests: tuple[int, int, int] | None = None
+    tests: TestCounts | None = None
+    n_left_out: int = 0
     smoke: str = ""
 
     @property
     def is_green(self) -> bool:
         """Whether nothing misses the feature."""
         is_whole = not (self.arrows or self.broken or self.contracts or self.smoke)
-        return is_whole and (self.tests is None or not any(self.tests[1:]))
+        return is_whole and (self.tests is None or self.tests.are_green)
 
     def describe(self) -> str:
         """A row of the table."""
-        tests = "{}/{}/{}".format(*self.tests) if self.tests else "-"
+        tests = str(self.tests or "-")
         name = self.feature.removeprefix("pmflib.")
         said = "apart" if self.is_green else self._find_first()
         return (
@@ -404,7 +440,10 @@ def examine(
             found.contracts = "contracts of imports: " + _take_last(linted.stdout + linted.stderr)
         is_all = title == EVERYTHING
         files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
-        found.tests = run_tests(folder, files, parallel)
+        needs = list_needs()
+        kept = [each for each in files if not needs.get(each, set()) & {*gone}]
+        found.n_left_out = len(files) - len(kept)
+        found.tests = run_tests(folder, kept, parallel)
         if is_all:
             (folder / "smoke").mkdir()
             smoke = _run(folder, [sys.executable, "-c", SMOKE], folder / "smoke")
@@ -429,10 +468,10 @@ def _take_last(text: str) -> str:
 
 
 def list_core_tests(folder: Path) -> list[str]:
-    """Test files of the rooms of the core."""
-    rooms = sorted(path.parent.name for path in (folder / "pmflib").glob("*/__init__.py"))
-    kept = [room for room in rooms if room not in WINGS and (folder / "tests" / room).is_dir()]
-    return [f"tests/{room}" for room in kept]
+    """Test files of the rooms of the core, and of the core of the pipeline."""
+    paths = sorted((folder / "tests").glob("*/**/test_*.py"))
+    named = [path.relative_to(folder) for path in paths]
+    return [path.as_posix() for path in named if path.parts[1] not in (*WINGS, *OF_THE_WHOLE)]
 
 
 def _choose_tests(folder: Path, left: Collection[Arrow], seconds: float) -> list[str]:
@@ -446,10 +485,10 @@ def _choose_tests(folder: Path, left: Collection[Arrow], seconds: float) -> list
     return choose(imports, sorted(changed), read_seconds(ROOT), seconds)[0]
 
 
-def run_tests(folder: Path, files: Collection[str], parallel: int) -> tuple[int, int, int]:
-    """Run test files of a copy; how many tests passed, how many failed, and how many files were not collected."""
+def run_tests(folder: Path, files: Collection[str], parallel: int) -> TestCounts:
+    """Run test files of a copy."""
     if not files:
-        return 0, 0, 0
+        return TestCounts()
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["--continue-on-collection-errors", f"--junitxml={report}", *files]
@@ -457,37 +496,47 @@ def run_tests(folder: Path, files: Collection[str], parallel: int) -> tuple[int,
         command += ["-n", str(parallel), "--dist", "loadfile"]
     _run(folder, command)
     if not report.exists():
-        return 0, 0, len(files)
-    passed = failed = uncollected = 0
+        return TestCounts(n_uncollected=len(files))
+    passed, failed, uncollected = 0, list[str](), 0
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case}
         if "error" in kinds and not case.get("classname"):
             uncollected += 1
         elif kinds & {"error", "failure"}:
-            failed += 1
+            failed.append(f"{case.get('classname')}::{case.get('name')}")
         elif "skipped" not in kinds:
             passed += 1
-    return passed, failed, uncollected
+    return TestCounts(passed, failed, uncollected)
 
 
-def list_test_arrows() -> dict[str, list[str]]:
-    """Features that each test file outside the wings imports by itself."""
+@cache
+def list_needs() -> dict[str, set[str]]:
+    """Features that each test file needs: those that it imports or names, by itself or by other modules of tests."""
     imports = Imports(ROOT)
-    found: dict[str, list[str]] = {}
+    found: dict[str, set[str]] = {}
     for name, path in imports.paths.items():
-        parts = name.split(".")
-        if parts[0] != "tests" or parts[1] in WINGS or not path.name.startswith("test_"):
+        if not (name.startswith("tests.") and path.name.startswith("test_")):
             continue
-        named = {find_feature(each) for each in imports.list_used(name)} - {""}
-        if named:
-            found[path.relative_to(ROOT).as_posix()] = sorted(named)
+        reached = [name]
+        for each in reached:
+            used = imports.list_used(each)
+            reached += [one for one in used if one.startswith("tests.") and one not in reached]
+        used = {one for each in reached for one in imports.list_used(each)}
+        found[path.relative_to(ROOT).as_posix()] = {find_feature(one) for one in used} - {""}
     return found
+
+
+def _list_names(title: str) -> list[str]:
+    """Names that a feature is called by: with its wing or without, and in full."""
+    return [title, title.removeprefix("pmflib."), title.rpartition(".")[2]]
 
 
 def main() -> None:
     """Delete each feature in turn and then all; the exit code is 0 only if nothing misses any of them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--feature", help="Name of one feature, such as traits.")
+    parser.add_argument(
+        "--feature", action="append", help=f"A feature, such as traits; or {EVERYTHING!r}."
+    )
     parser.add_argument("--imports", action="store_true", help="Read imports alone.")
     parser.add_argument(
         "--tests", action="store_true", help="List core tests that import features."
@@ -496,27 +545,32 @@ def main() -> None:
     parser.add_argument("--parallel", type=int, default=1, help="Processes of tests.")
     given = parser.parse_args()
     if given.tests:
-        arrows_of_tests = list_test_arrows()
-        for file, features in arrows_of_tests.items():
-            print(file, *(each.removeprefix("pmflib.") for each in features))
-        sys.exit(bool(arrows_of_tests))
-    named = [each for each in FEATURES if given.feature in (None, each.rpartition(".")[2], each)]
-    if not named:
-        parser.error(f"there is no feature {given.feature!r}; there are {', '.join(FEATURES)}")
+        needs = list_needs()
+        users = [each for each in list_core_tests(ROOT) if needs.get(each)]
+        for file in users:
+            print(file, *(each.removeprefix("pmflib.") for each in sorted(needs[file])))
+        sys.exit(bool(users))
+    jobs = [([each], each) for each in FEATURES] + [([*FEATURES], EVERYTHING)]
+    if given.feature:
+        known = {name: job for job in jobs for name in _list_names(job[1])}
+        if unknown := sorted({*given.feature} - known.keys()):
+            parser.error(f"there is no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
+        jobs = [known[each] for each in given.feature]
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     arrows = list_arrows(graph, ROOT)
     options = {"only_imports": given.imports, "seconds": given.seconds, "parallel": given.parallel}
     print(f"{'feature':26}{'lines':>8}{'arrows':>8}{'broken':>8}{'tests p/f/n':>14}", flush=True)
-    jobs = [([each], each) for each in named]
-    if given.feature is None:
-        jobs.append((list(FEATURES), EVERYTHING))
     are_green = True
     for features, title in jobs:
         found = examine(features, title, graph, arrows, **options)
         print(found.describe(), flush=True)
         if found.gone:
             names = (each.removeprefix("pmflib.") for each in found.gone)
-            print(f"{'':26}  with {', '.join(names)}", flush=True)
+            print(f"{'':26}  goes with it: {', '.join(names)}", flush=True)
+        if found.n_left_out:
+            print(f"{'':26}  left out: {found.n_left_out} test files that need it", flush=True)
+        for failed in found.tests.failed if found.tests else ():
+            print(f"{'':26}  failed: {failed}", flush=True)
         are_green &= found.is_green
     sys.exit(not are_green)
 

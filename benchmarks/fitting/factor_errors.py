@@ -29,9 +29,9 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.published import REFERENCE, read_published
-from pmflib.apps.demo.planted_models import published_factors
 from pmflib.counts.triple_counts import TripleCounts
 from pmflib.fits.from_counts import Loss
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 from pmflib.papers.metrics import factor_mse, published_factor_mse, relative_error
 

@@ -28,8 +28,8 @@ from typing import Literal
 import numpy as np
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.model.planted_models import planted_factors
 from pmflib.papers.metrics import match_factors
 
 N_ROWS = 1000

@@ -23,8 +23,8 @@ import pmflib as pmf
 from benchmarks.models.answers import fit_models
 from pmflib.answering.equivalent_samples import EquivalentSamples
 from pmflib.answering.evidence import Evidence
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.model.planted_models import planted_factors
 
 N_QUESTIONS = 8
 """Questions to a sample for each number of conditions."""

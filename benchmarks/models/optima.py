@@ -33,7 +33,7 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.data import DATA
-from pmflib.apps.demo.planted_models import published_factors
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 
 BELOW = 1e-3

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.model import JointPMF
+from pmflib.model.planted_models import planted_factors
 from pmflib.schema import Schema, Variable
 
 N_VARIABLES = 30
@@ -185,7 +185,7 @@ def measure(work: Callable[[], object]) -> float:
 
 def report_steps(path: Path, model: JointPMF) -> None:
     """Print the processor time of each step, in one thread, over the whole file."""
-    from pmflib.apps.scoring.parts import list_origins
+    from pmflib.answering.sample_tables.parts import list_origins
     from pmflib.apps.scoring.score_tables import TableScorer
     from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
     from pmflib.ingest.dataset.wide import WideEncoder

@@ -37,12 +37,12 @@ import pyarrow.csv
 
 from benchmarks.models.movielens import read_log
 from benchmarks.pipeline.deliveries import Deliveries
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.errors import PmfError
 from pmflib.cluster.workers import start_workers
 from pmflib.counts.pair_counts import PairCounts, load_shape
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
+from pmflib.model.planted_models import planted_factors
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.counts.stored_tables import KIND
+from pmflib.model.planted_models import planted_factors
 from pmflib.store.run_records import RunRecord, append_record, now
 from pmflib.store.zarr_arrays import write_arrays
 from pmflib_tasks.config import PipelineConfig, load_config

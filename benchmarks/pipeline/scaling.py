@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.blocks import DenseBlock
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.maps import run_blocks
@@ -34,6 +33,7 @@ from pmflib.cluster.workers import start_workers
 from pmflib.counts import block_counting
 from pmflib.counts.stored_pairs import count_group_pairs, merge_tables
 from pmflib.em.latent_classes import evaluate_group
+from pmflib.model.planted_models import planted_factors
 from pmflib.model.sampling import sample_codes
 from pmflib.model.statistics import merge_each
 from pmflib.schema import Schema

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.model.planted_models import planted_factors
 from pmflib.model.sampling import sample_codes
 from pmflib.schema import Schema, Variable
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.apps.demo.planted_models import planted_factors
+from pmflib.model.planted_models import planted_factors
 
 TABLES: dict[str, tuple[int, int, str]] = {
     "ten rows x 3, rank 2": (10, 3, "2"),

@@ -23,12 +23,12 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.blocks import DenseBlock
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
 from pmflib.em.latent_classes import ClassState
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.model.planted_models import planted_factors
 from pmflib.model.sampling import sample_codes
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import list_blocks

@@ -15,9 +15,9 @@ from collections import Counter
 import numpy as np
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.families.traits.trait_pmf import TraitPMF
+from pmflib.model.planted_models import planted_factors
 
 SIZES = [4] * 10
 CASES = (

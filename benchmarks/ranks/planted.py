@@ -18,10 +18,10 @@ import time
 import numpy as np
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import published_factors
 from pmflib.base.blocks import DenseBlock
 from pmflib.fits.ranks.by_pairs import select_rank
 from pmflib.fits.ranks.choice import RankChoice
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 from pmflib.model.statistics import em_statistics, take_logs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pmflib.apps.scoring.parts import soften_policy
+from pmflib.answering.sample_tables.parts import soften_policy
 from pmflib.base.errors import StoreError
 from pmflib.cluster.workers import share_workers
 from pmflib.ingest.options import DESIGN_OPTIONS

@@ -11,6 +11,8 @@ from pmflib.base.arrays import FloatArray
 
 NULL_SHARE = 1e-9
 """Relative variance below which a direction has none; shares that sum to 1 leave 1e-16."""
+LEVEL = 0.05
+"""Familywise error rate of tests of all pairs."""
 
 
 class WaldTest(NamedTuple):

@@ -326,7 +326,15 @@ def plan_fit_em(
     for kind in choose_kinds(dependence):
         is_tried = is_forced(dependence) or kind.is_modest(samples.schema.offsets, rank)
         if kind.plan is not None and is_tried:
-            plan = plan.take_larger(kind.plan(samples, rank, members, n_threads))
+            plan = plan.take_larger(
+                kind.plan(
+                    samples.schema.offsets,
+                    rank,
+                    n_threads,
+                    members,
+                    n_waiting=samples.plan_pass(rank).n_waiting,
+                )
+            )
     return plan
 
 

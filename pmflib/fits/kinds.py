@@ -40,7 +40,8 @@ class FitKind:
         Goes on from a model of this kind: called with an `EMFit`, the model, training samples, held-out samples and
         counts. None refines its states as latent classes.
     plan
-        Plans the memory of `extend`: called with stored samples, rank, members and threads of a worker.
+        Plans the memory of `extend` on stored samples: called with the offsets of the variables, rank, threads of a
+        worker, members, and ``n_waiting`` of a pass.
     """
 
     name: str

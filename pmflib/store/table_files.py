@@ -15,6 +15,7 @@ import pyarrow as pa
 from pmflib.base.errors import ConfigError
 from pmflib.base.hooks import find_offers
 from pmflib.base.texts import RUN_BY_SPREADSHEETS, guard_cell, restore_cell
+from pmflib.schema import Schema
 from pmflib.schema.file_columns import FileColumn
 from pmflib.store.objects.local_folder import lock_folder
 
@@ -33,15 +34,39 @@ class Writer:
         PmfError if the package that writes it is not installed.
     write
         Writes a file, given its path, its format, a Parquet file of the rows, and the codes and labels of columns.
+    describe
+        Returns the codes and labels of columns of results, given a schema, and the raw files and their options; by
+        default none.
     """
 
     check: Callable[[str], object]
     write: Callable[[Path, str, Path, Mapping[str, FileColumn]], None]
+    describe: Callable[[Schema, Iterable[str | None], Any], Mapping[str, FileColumn]] = (
+        lambda schema, paths, source: {}
+    )
 
 
 def list_suffixes() -> tuple[str, ...]:
     """Suffixes of the files that can be written."""
     return (".csv", ".parquet", *find_offers("writers"))
+
+
+def describe_columns(
+    path: Path, schema: Schema, paths: Iterable[str | None], source: Any
+) -> Mapping[str, FileColumn]:
+    """Describe the columns of results for an output file, if its format has codes and labels.
+
+    Parameters
+    ----------
+    path
+        The output.
+    schema
+        Variables and levels.
+    paths, source
+        Raw files, and the options of reading them.
+    """
+    writer = find_offers("writers").get(path.suffix.lower())
+    return {} if writer is None else writer.describe(schema, paths, source)
 
 
 def check_suffix(path: Path) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from pmflib.base.methods import Method
+
 
 @dataclass(frozen=True)
 class Place:
@@ -100,6 +102,8 @@ class Feature:
         Name of the feature, and of its folders.
     section
         Key of its section of ``pipeline.toml``, and its class, derived from `FeatureSection`.
+    methods
+        Methods that its stages fit a pipeline by: see `pmflib_tasks.config.sample_methods`.
     commands
         Its commands.
     deployments
@@ -113,6 +117,19 @@ class Feature:
     find_withdrawal
         Function ``(config, live) -> str``: why data that the live model was fitted to may not be used any more, in a
         clause; or "".
+    run_labels
+        Function ``(source, config, data_only)`` that drafts the configuration of a label log into a file, and returns
+        the facts of its run; none if only the draft is asked for.
+    evaluate_target
+        Function ``(client, folds, counts, model, target, seed)`` that evaluates the prediction of `em.target` on the
+        test samples: see `pmflib_tasks.stages.evaluate`. Its result has ``to_json``.
+    cut_draft
+        Function ``(drafted, sources, source, target)`` that returns a draft with the columns cut by its target.
+    draft_method
+        Function ``(schema)`` that returns the method by which a log of such variables is drafted to be fitted; "" for
+        that of all others.
+    check_draft
+        Function ``(schema)`` that raises an error if a pipeline with a drafted schema cannot be run on this machine.
     sections
         Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`), by the
         key of the facts that there must be.
@@ -125,9 +142,6 @@ class Feature:
     compare_runs
         Function ``(open_both, most)`` by an action of runs: how two runs of it differ, a
         `pmflib_tasks.gate.run_differences.OwnDifference`; None if what they made is gone.
-    evaluate_target
-        Function ``(client, blocks, counts, model, target, seed)``: how well the target of a model is predicted, in
-        plain JSON types. ``blocks`` are those of the training, validation and test samples.
     after_run
         Function ``(config, store, name, record)`` that is called when the record of a run has been written.
     report
@@ -140,17 +154,22 @@ class Feature:
 
     name: str
     section: Mapping[str, Place] = field(default_factory=dict)
+    methods: tuple[Method, ...] = ()
     commands: tuple[Command, ...] = ()
     deployments: Mapping[str, Place] = field(default_factory=dict)
     steps: Place | None = None
     check_run: Place | None = None
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
+    run_labels: Place | None = None
+    evaluate_target: Place | None = None
+    cut_draft: Place | None = None
+    draft_method: Place | None = None
+    check_draft: Place | None = None
     sections: Mapping[str, Place] = field(default_factory=dict)
     follow_run: Place | None = None
     read_event: Place | None = None
     compare_runs: Mapping[str, Place] = field(default_factory=dict)
-    evaluate_target: Place | None = None
     after_run: Place | None = None
     report: Place | None = None
     status: Place | None = None

@@ -12,9 +12,10 @@ from pmflib.base.faces import list_homes, make_face
 def package(monkeypatch):
     module = types.ModuleType("toy_package")
     monkeypatch.setitem(sys.modules, "toy_package", module)
-    module.__getattr__, module.__dir__ = make_face(
+    load, list_names = make_face(
         "toy_package", {"Fraction": "fractions", "missing": "no_such_module"}
     )
+    vars(module).update(__getattr__=load, __dir__=list_names)
     return module
 
 

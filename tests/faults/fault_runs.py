@@ -19,10 +19,10 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.apps.demo.raw_logs import write_rating_log, write_survey
 from pmflib.base.errors import StoreWarning
 from pmflib.base.json_records import from_json
+from pmflib.model.planted_models import planted_factors
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.checkpoints import load_arrays
 from pmflib.store.file_digests import digest_tree

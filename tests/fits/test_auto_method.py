@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import published_factors
 from pmflib.base.arrays import FloatArray
 from pmflib.base.defaults import FIT_PAIRS
 from pmflib.fits import auto_method
 from pmflib.fits.auto_method import SETTINGS, group_folds
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 from pmflib.papers.metrics import factor_mse
 from tests.reference import tables_of_codes

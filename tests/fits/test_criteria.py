@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import published_factors
 from pmflib.base.errors import ConvergenceWarning, MemoryPlanError, SchemaError
 from pmflib.families.forests.forest import Forest
 from pmflib.families.forests.statistics import TreeParameters
@@ -18,6 +17,7 @@ from pmflib.fits.criteria import (
 )
 from pmflib.fits.fit_result import STILL
 from pmflib.fits.fit_statistics import Criteria
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 from tests.stored_samples import write_partition
 

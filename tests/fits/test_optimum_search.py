@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import published_factors
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.fits.optimum_search import DRAWN, SEARCH, OptimumSearch, count_kept
 from pmflib.fits.starts import WIDENED, Starts, merge_alike_states
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 from pmflib.papers.metrics import factor_mse
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.base.errors import SchemaError
+from pmflib.model.planted_models import planted_factors
 from pmflib.model.row_scores import BATCH_ROWS, RowScorer
 
 

@@ -31,7 +31,7 @@ Output = Annotated[Path | None, typer.Option(help=OUTPUT_HELP)]
 
 def print_answer(answer: dict[str, Any], as_json: bool) -> None:
     """Print the account of results on samples, what needs a sentence in one."""
-    from pmflib.apps.scoring.accounts import describe_unknown
+    from pmflib.answering.sample_tables.accounts import describe_unknown
 
     if as_json:
         print_json(answer)
@@ -95,7 +95,7 @@ def check_answer_output(
     config: PipelineConfig, output: Path | None, *read: str | None, is_table: bool = False
 ) -> None:
     """Check, before hours of work, that an output is none of the files read and can be written."""
-    from pmflib.apps.scoring.outputs import check_output_folder
+    from pmflib.answering.sample_tables.outputs import check_output_folder
     from pmflib.ingest.source_paths import check_output
     from pmflib.store.table_files import check_suffix
 
@@ -135,12 +135,10 @@ def publish_answer(
     -------
     The account, with the paths of the parts and the output.
     """
-    from pmflib.apps.scoring.outputs import mark_files, publish_parts
-    from pmflib.base.hooks import find_offers
+    from pmflib.answering.sample_tables.outputs import mark_files, publish_parts
     from pmflib.store.care.exports import remember_export
     from pmflib.store.file_digests import fetch_all
-    from pmflib.store.table_files import hold_output, join_files
-    from pmflib.surveys.statistics_files.described_columns import describe_columns
+    from pmflib.store.table_files import describe_columns, hold_output, join_files
     from pmflib_tasks.stage import load_schema, open_store
 
     store = open_store(config)
@@ -149,10 +147,8 @@ def publish_answer(
     folder = fetch_all(store.locate(reference))
     answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
     if output is not None:
-        described = {}
-        if output.suffix.lower() in find_offers("writers"):
-            raw = (*config.source_paths, data)
-            described = describe_columns(load_schema(config), raw, config.source)
+        raw = *config.source_paths, data
+        described = describe_columns(output, load_schema(config), raw, config.source)
         with hold_output(output):
             if is_joined:
                 join_files(folder, output, described=described)

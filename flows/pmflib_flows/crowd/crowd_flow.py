@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from pmflib.apps.crowd.stored.summaries import LabelSummary
 from pmflib.base.errors import ConfigError
 from pmflib.cluster.workers import share_workers
+from pmflib.ingest.options import SourceOptions
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, record_run
 from pmflib_tasks.config import PipelineConfig, load_config
+from pmflib_tasks.config.loading import draft_config
+from pmflib_tasks.config.pipeline import draft_name
 from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.crowd.known import find_known_labels, find_predictions
 from pmflib_tasks.crowd.label_quality import check_label_quality
 from pmflib_tasks.crowd.labels import find_labels
 from pmflib_tasks.crowd.log_names import list_log_names
 from pmflib_tasks.crowd.publish_labels import name_for_people, publish_labels
-from pmflib_tasks.crowd.section import CrowdConfig
+from pmflib_tasks.crowd.section import CrowdConfig, make_crowd
 from pmflib_tasks.crowd.worker_model import choose_worker_model, find_warm_start, worker_model
 from pmflib_tasks.guards.findings import accept, condense, hold_back
 from pmflib_tasks.guards.quality import read_findings
@@ -88,6 +92,14 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
         run.reason = f"labels of {found.tasks:,} tasks; {decision.reason}"
     said = {"run": run.number, "outcome": run.outcome, "reason": run.reason}
     return {**said, **run.facts, **name_for_people(open_store(checked), run.stages)}
+
+
+def run_labels(source: SourceOptions, config: Path, data_only: bool) -> dict[str, Any]:
+    """Draft the configuration of a label log into a file, and run it; no facts if ``data_only``."""
+    sections = {"crowd": make_crowd({})}
+    text = draft_config(source, rank=1, sections=sections, name=draft_name(config.parent))
+    config.write_text(text, "utf-8")
+    return {} if data_only else crowd_flow(str(config))
 
 
 def guard_labels(

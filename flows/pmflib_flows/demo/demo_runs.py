@@ -20,20 +20,20 @@ from pmflib.apps.demo.demo import (
     write_demo_survey,
 )
 from pmflib.base.display.progress import report_progress
+from pmflib.base.errors import PmfError
 from pmflib.ingest.options import SourceOptions, make_source
 from pmflib.ingest.sources import find_sources
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.store.run_records import find_live
 from pmflib.surveys.drafting.schema_draft import draft_schema
-from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.etl import etl
 from pmflib_flows.run_tables import draw_sections
 from pmflib_flows.tables import make_table
 from pmflib_tasks.config import load_config
 from pmflib_tasks.config.loading import draft_config
 from pmflib_tasks.config.pipeline import draft_name
-from pmflib_tasks.crowd.section import make_crowd
+from pmflib_tasks.features import list_offers
 from pmflib_tasks.sections import list_sections
 from pmflib_tasks.stage import open_store
 
@@ -55,7 +55,7 @@ class DemoRun:
     config
         Path of the configuration.
     facts
-        Facts of the run, as `etl` and `crowd_flow` return them; empty if nothing was run.
+        Facts of the run, as `etl` returns them, or a run of labels; empty if nothing was run.
     truth
         Errors of the recovered model of ratings, or of the labels, against the truth; None for a survey.
     """
@@ -131,17 +131,21 @@ def _run_survey(folder: Path, n_people: int, seed: int, *, data_only: bool) -> D
 
 
 def _run_labels(folder: Path, n_tasks: int, seed: int, *, data_only: bool) -> DemoRun:
+    run = next(list_offers("run_labels"), None)
+    if run is None:
+        raise PmfError(
+            "this installation of pmflib learns no labels; add the feature that does to "
+            "pmflib_tasks.features.FEATURES, or run pmf demo ratings, or pmf demo survey"
+        )
     crowd = write_demo_labels(folder, n_tasks=n_tasks, seed=seed)
     report_progress("generate", 1, 1, f"{crowd.task.size:,} rows")
     columns = {"sample": "task", "variable": "worker", "value": "label"}
     source = make_source({"path": "labels.csv", "layout": "long", **columns})
     config = folder / "pipeline.toml"
-    text = draft_config(source, rank=1, sections={"crowd": make_crowd({})}, name=draft_name(folder))
-    config.write_text(text, "utf-8")
+    facts = run(source, config, data_only)
     demo = DemoRun(int(crowd.task.size), str(config))
     if data_only:
         return demo
-    facts = crowd_flow(str(config))
     errors = measure_errors(Path(facts["path"]) / "labels", crowd)
     return replace(demo, facts=facts, truth=errors)
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from pmflib.apps.demo.planted_models import Crowd, draw_labels, planted_factors
+from pmflib.apps.demo.planted_crowds import Crowd, draw_labels
 from pmflib.apps.demo.raw_logs import LogSummary, write_rating_log
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.model import JointPMF
+from pmflib.model.planted_models import planted_factors
 from pmflib.papers.metrics import factor_mse, match_factors
 from pmflib.schema import Schema, Variable
 

@@ -7,11 +7,10 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmflib.apps.scoring.outputs import (
+from pmflib.answering.sample_tables.outputs import (
     RECORD,
     claim_output,
     clear_output,
@@ -22,17 +21,13 @@ from pmflib.apps.scoring.outputs import (
 )
 from pmflib.apps.scoring.score_tables import TableScorer
 from pmflib.base.errors import PmfError, SchemaError
-from pmflib.base.machine import count_processors
-from pmflib.cluster.clients import Client
-from pmflib.cluster.item_maps import map_items
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import ReferenceScores
-from pmflib.model.table_makers import ScoreOptions, TableMaker
-from pmflib.store.table_files import hold_output, name_parts
+from pmflib.model.table_makers import ScoreOptions
+from pmflib.store.table_files import describe_columns, hold_output, name_parts
 
 if TYPE_CHECKING:
-    from pmflib.apps.scoring.accounts import PartAccount, ScoreAccount
-    from pmflib.apps.scoring.parts import NamedChunk
+    from pmflib.answering.sample_tables.accounts import ScoreAccount
     from pmflib.ingest.options import SchemaOptions, SourceOptions
     from pmflib.ingest.sources import Source
 
@@ -40,129 +35,6 @@ VERSION = 2
 """Version of the parts; increase it when the same files and model give other bytes."""
 SORTED = "_sorted"
 """Folder of the temporary store in which rows are sorted into samples."""
-
-
-def score_sources(
-    client: Client,
-    sources: Sequence[Source],
-    config: SourceOptions,
-    policy: SchemaOptions,
-    scorer: TableMaker,
-    folder: Path,
-    *,
-    columns: Sequence[str] = (),
-    threads: int = 0,
-    on_piece: Callable[[int, int], None] = lambda *_: None,
-) -> ScoreAccount:
-    """Score the rows of wide files without identifiers into a folder of Parquet files.
-
-    Parameters
-    ----------
-    client
-        Dask client for the chunks of the files, or None to work in this process; the bytes are the same.
-    sources
-        The files, with the digests of their bytes.
-    config, policy
-        Options of reading, and the policy for rows that do not fit.
-    scorer
-        Scorer of rows.
-    folder
-        Existing folder, visible to all workers; parts finished by an earlier call are kept. The names of parts are in
-        the order of the files and their rows; rejected rows are in a folder beside them.
-    columns
-        Columns of the files, other than variables, to pass through.
-    threads
-        Threads of this process without a client; 0 is one per processor.
-    on_piece
-        Called with the number of finished chunks and their total.
-
-    Returns
-    -------
-    The account of the rows; skipped files have no part.
-
-    Raises
-    ------
-    SourceError, SchemaError
-        If a file cannot be read and must not be skipped, a file changes during the call, a row does not fit and the
-        policy is to stop, most rows of a file do not fit, or no value of a column is a level. The message names all
-        such files.
-    """
-    from pmflib.apps.scoring.accounts import PartAccount, check_file, combine_parts
-    from pmflib.apps.scoring.parts import (
-        ScoringJob,
-        find_example,
-        list_absent,
-        list_chunks,
-        name_file_parts,
-        score_chunk,
-    )
-    from pmflib.ingest.dataset.wide import list_ignored
-    from pmflib.ingest.sources import attempt, digest_source, keep_readable, take_marks
-    from pmflib.store.checkpoints import gather_in
-    from pmflib.store.objects.local_files import name_for_workers
-
-    marks = {source.name: take_marks(source) for source in sources}
-    targets, absent = scorer.options.targets, dict[str, list[str]]()
-
-    def split(item: tuple[int, Source]) -> list[NamedChunk]:
-        index, source = item
-        list_ignored(source, scorer.model.schema, config, targets)
-        for name in list_absent(source, targets, config, scorer.model.schema):
-            absent.setdefault(name, []).append(source.name)
-        # chunks do not hash their file again
-        return list_chunks(replace(source, digest=""), index, config)
-
-    rule, skipped = config.on_unreadable_file, dict[str, str]()
-    listed = [attempt(item, build=split) for item in enumerate(sources)]
-    found = keep_readable(sources, listed, rule, skipped)
-    chunks = [chunk for _, own in found for chunk in own]
-    threads = 1 if client is not None else threads or count_processors()
-    job = ScoringJob(scorer, config, policy, tuple(columns), name_for_workers(folder), threads)
-    on_piece(0, len(chunks))
-    tried: list[list[PartAccount] | PmfError] = map_items(
-        client,
-        partial(attempt, build=score_chunk),
-        chunks,
-        job,
-        on_result=lambda done: on_piece(done, len(chunks)),
-    )
-    by_name: dict[str, list[PartAccount] | PmfError] = {}
-    for chunk, result in zip(chunks, tried, strict=True):
-        before = by_name.get(chunk.source.name, [])
-        whole = before if isinstance(before, PmfError) else result
-        if isinstance(before, list) and isinstance(result, list):
-            whole = [*before, *result]
-        by_name[chunk.source.name] = whole
-    scored = keep_readable(
-        [source for source, _ in found],
-        [by_name[source.name] for source, _ in found],
-        rule,
-        skipped,
-    )
-    gather_in(folder)
-    for index, source in enumerate(sources):
-        if source.name in skipped:
-            for path in folder.rglob(f"{name_file_parts(index)}-*.parquet"):
-                path.unlink()
-    for source, _ in scored:
-        if not marks[source.name] or take_marks(source) != marks[source.name]:
-            source.check(digest_source(source))
-    indices = {source.name: index for index, source in enumerate(sources)}
-
-    def check(item: tuple[Source, list[PartAccount]]) -> None:
-        source, parts = item
-        whole = sum(parts, PartAccount.zero(len(targets)))
-        example = find_example(folder, name_file_parts(indices[source.name]))
-        check_file(
-            *(source.name, whole.account, whole.observed, whole.unknown),
-            *(scorer.model.schema, targets, example),
-        )
-
-    keep_readable(
-        [each for each, _ in scored], [attempt(each, build=check) for each in scored], "stop", {}
-    )
-    parts = [part for _, of_file in scored for part in of_file]
-    return combine_parts(parts, targets, skipped, absent)
 
 
 def score_file(
@@ -225,11 +97,11 @@ def score_file(
         As for `score_sources`; nothing is published then.
     """
     try:
+        from pmflib.answering.sample_tables.files import score_sources
         from pmflib.ingest.csv.sniffing import sniff_source
         from pmflib.ingest.options import SchemaOptions, make_source
         from pmflib.ingest.source_paths import check_output
         from pmflib.ingest.sources import digest_source, find_sources
-        from pmflib.surveys.statistics_files.described_columns import describe_columns
     except ModuleNotFoundError as error:
         raise PmfError(
             f"files are read by packages of the extra 'pipeline', and {error.name} is not installed: pip install "
@@ -276,7 +148,7 @@ def score_file(
             # the files are refused, so that finished parts are invalid
             clear_output(folder)
             raise
-        described = describe_columns(model.schema, paths, config)
+        described = describe_columns(output, model.schema, paths, config)
         published = publish_parts(folder, output, scored.samples, described)
         account = {"output": str(output), **scored.to_json(), **published}
         if notes:
@@ -315,8 +187,8 @@ def score_sorted(
     -------
     The account, as for `score_sources`, except that ``samples`` counts samples, not rows.
     """
-    from pmflib.apps.scoring.accounts import ScoreAccount, check_dataset
-    from pmflib.apps.scoring.parts import QUARANTINE_FOLDER, score_stored, soften_policy
+    from pmflib.answering.sample_tables.accounts import ScoreAccount, check_dataset
+    from pmflib.answering.sample_tables.parts import QUARANTINE_FOLDER, score_stored, soften_policy
     from pmflib.ingest.dataset.accounts import DatasetAccount
     from pmflib.ingest.dataset.building import build_dataset
     from pmflib.ingest.dataset.quarantine import export_quarantine

@@ -158,16 +158,6 @@ class TableScorer:
         return columns
 
 
-def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
-    """Return the columns ``sample`` and ``row`` of stored samples; "" and -1 become null."""
-    columns: dict[str, pa.Array] = {}
-    if samples is not None:
-        columns["sample"] = pa.array([name or None for name in samples], pa.string())
-    if rows is not None:
-        columns["row"] = pa.array(rows, pa.int64(), mask=rows < 0)
-    return columns
-
-
 def _name(positions: IntArray, names: pa.Array, mask: np.ndarray | None) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32(), mask=mask), names)
 

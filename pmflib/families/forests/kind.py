@@ -11,8 +11,8 @@ from pmflib.base.arrays import FloatArray
 from pmflib.base.comparison import compare_samples
 from pmflib.base.defaults import LIMITS
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.families.forests.dependence import fit_dependence, plan_forest_passes, refine_forests
-from pmflib.families.forests.em import TreeOptions, are_modest, load_samples
+from pmflib.families.forests.dependence import fit_dependence, refine_forests
+from pmflib.families.forests.em import TreeOptions, are_modest, load_samples, plan_trees
 from pmflib.families.forests.tree_fit import MOST_STARTS, TreeFit, estimate_best_start
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.fits.criteria import count_parameters
@@ -218,6 +218,6 @@ FORESTS = FitKind(
     is_modest=are_modest,
     extend=fit_dependence,
     refine=refine_forests,
-    plan=plan_forest_passes,
+    plan=plan_trees,
 )
 """Forests within states."""

@@ -15,7 +15,7 @@ from pmflib.base.blocks import Block, DenseBlock, weigh_rows
 from pmflib.base.display.drawing import Axes
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.base.errors import MemoryPlanError
-from pmflib.base.wald import adjust_by_holm
+from pmflib.base.wald import LEVEL, adjust_by_holm
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import open_source
 from pmflib.information.covariance import NULL_SHARE, PMFInformation, Spectrum
@@ -42,8 +42,6 @@ LEAST_LEFT = 0.1
 LEAST_EXPECTED = 10.0
 """Minimum expected sum of squares of the residual of two levels: each sample adds at most 1, and few do not determine
 its variance."""
-LEVEL = 0.05
-"""Familywise error rate of the tests of all pairs."""
 
 
 @dataclass(frozen=True)

@@ -6,5 +6,6 @@ HOOKS = {
         "diagnose": "pmflib.inference.checks.diagnostics:diagnose",
         "likelihood_ratio_test": "pmflib.inference.checks.rank_tests:likelihood_ratio_test",
     },
+    "count_diagnoses": {"diagnosis": "pmflib.inference.checks.diagnostics:diagnose"},
     "fit_notes": {"residuals": "pmflib.inference.checks.fit_notes:note_fit"},
 }

@@ -4,4 +4,5 @@ HOOKS = {
     "face": {
         "standard_errors": "pmflib.inference.errors.standard_errors:standard_errors",
     },
+    "model_records": {"errors": "pmflib.inference.errors.recorded:record_errors"},
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -128,13 +127,3 @@ def _describe_share(value: float, low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return f"{100 * value:.1f} % (not determined)"
     return f"{100 * value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def list_intervals(recorded: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Rows of what `record_errors` gave: what a probability is of, state, value, from, to; none of an empty mapping."""
-    rows: list[tuple[str, ...]] = []
-    for name, state, variable, level, value, _, low, high in recorded.get("rows", ()):
-        what = "share of the samples" if name == "share" else f"{variable} = {level}"
-        ends = ("not determined", "") if low is None else (f"{low:.3f}", f"{high:.3f}")
-        rows.append((what, str(state), f"{value:.3f}", *ends))
-    return rows

@@ -16,6 +16,7 @@ from pmflib.base.errors import PmfError, SchemaWarning
 from pmflib.schema.file_columns import Code, FileColumn
 from pmflib.store.parquet_batches import read_batches
 from pmflib.store.table_files import Writer
+from pmflib.surveys.statistics_files.described_columns import describe_columns
 
 BATCH_CELLS = 1 << 19
 """Number of cells of a piece."""
@@ -190,5 +191,7 @@ def _declare_missing(column: FileColumn) -> dict[str, Any]:
     return {"lo": low, "hi": high} | ({"value": alone[0]} if alone else {})
 
 
-WRITER = Writer(lambda format: import_package("readstat_arrow", format), write_statistics)
+WRITER = Writer(
+    lambda format: import_package("readstat_arrow", format), write_statistics, describe_columns
+)
 """Writer of files of SPSS and Stata."""

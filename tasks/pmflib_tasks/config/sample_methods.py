@@ -1,24 +1,10 @@
 """The table of methods that only a pipeline has."""
 
-from pmflib.base.methods import Method, tabulate
+from pmflib.base.methods import tabulate
+from pmflib_tasks.features import FEATURES
 
-SAMPLE_METHODS = tabulate(
-    Method(
-        "traits",
-        "samples",
-        "pmflib.families.traits.traits:fit_traits",
-        "continuous traits of people, discretised to latent states",
-        "the training samples in memory, 4 bytes per observed cell",
-    ),
-    Method(
-        "compare",
-        "choice",
-        "pmflib_tasks.gate.comparison:choose_model",
-        "traits or latent classes (auto), whichever predicts hidden answers in the validation folds better",
-        "the memory of traits; latent classes are used if it is not available",
-    ),
-)
-"""Methods available only in the pipeline.
+SAMPLE_METHODS = tabulate(*(method for feature in FEATURES for method in feature.methods))
+"""Methods available only in the pipeline, which features declare.
 
 "samples" fits samples directly; the stages `select` and `fit` are skipped. "choice" fits both ways and compares them:
 called with a `PairedGain`, it returns a `ModelChoice`.

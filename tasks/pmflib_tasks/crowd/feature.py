@@ -6,6 +6,7 @@ FEATURE = Feature(
     "crowd",
     section={"crowd": Place("pmflib_tasks.crowd.section:CrowdConfig")},
     commands=(Command("crowd", Place("pmflib_flows.crowd.crowd:crowd"), "Labels", 210),),
+    run_labels=Place("pmflib_flows.crowd.crowd_flow:run_labels"),
     sections={"classes": Place("pmflib_tasks.crowd.label_sections:describe_labels")},
     compare_runs={"labels": Place("pmflib_tasks.crowd.label_differences:compare_runs")},
     status=Place("pmflib_tasks.crowd.label_sections:find_label_status"),

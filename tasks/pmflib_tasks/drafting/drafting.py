@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from pmflib.base.errors import ConfigError
-from pmflib.cluster.memory import ClusterMemory
-from pmflib.families.traits.level_scores import are_ratings
 from pmflib.ingest.csv.sniffing import sniff_source
 from pmflib.ingest.options import abridge, make_source
 from pmflib.ingest.source_paths import make_absolute
@@ -19,9 +17,8 @@ from pmflib.surveys.drafting.long_shape import find_long_log, note_waves
 from pmflib.surveys.drafting.schema_draft import draft_schema, number_columns
 from pmflib_tasks.config.loading import draft_config, relate
 from pmflib_tasks.config.pipeline import draft_name
-from pmflib_tasks.drafting.draft_cuts import cut_draft
 from pmflib_tasks.drafting.draft_options import DraftOptions
-from pmflib_tasks.planning.planning import check_width
+from pmflib_tasks.features import list_offers
 
 MOST_DIGITS = 9
 """Maximum number of digits of a rank."""
@@ -99,7 +96,8 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         absent=options.absent,
     )
     if options.target is not None:
-        drafted = cut_draft(drafted, sources, source, options.target)
+        for cut_draft in list_offers("cut_draft"):
+            drafted = cut_draft(drafted, sources, source, options.target)
     is_plain = source.layout == "wide" and options.sample is None
     shape = find_long_log(sources, source) if is_plain else None
     waves = note_waves(sources, source, shape) if source.layout == "wide" else None
@@ -110,19 +108,22 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
     drafted = replace(drafted, notes=(*found_out, *drafted.notes))
     schema = drafted.schema
-    check_width(schema, ClusterMemory.here())
+    for check in list_offers("check_draft"):
+        check(schema)
     output.mkdir(parents=True, exist_ok=True)
     related = relate(source, output)
     read = related.model_dump(mode="json", exclude_defaults=True)
     readable = replace(drafted, source=read).save(schema_path)
     # only latent classes predict a target
-    suits_traits = source.layout == "long" and options.target is None and are_ratings(schema)
+    is_rating_log = source.layout == "long" and options.target is None
+    suited = [choose(schema) for choose in list_offers("draft_method")] if is_rating_log else []
+    method = next(filter(None, suited), "auto")
     # latent classes of a target's levels predict it better than forests; comparisons with traits use no forests
-    is_open = not suits_traits and options.target is None
+    is_open = method == "auto" and options.target is None
     text = draft_config(
         related,
         rank=rank,
-        method="compare" if suits_traits else "auto",
+        method=method,
         dependence="auto" if is_open else "none",
         target=options.target,
         likely_weight=drafted.likely_weight if options.weight is None else None,

@@ -10,7 +10,7 @@ from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.imputation.imputation import TableImputer, make_imputer
-from pmflib_tasks.scoring.predictions import publish_files, publish_samples
+from pmflib_tasks.predictions import publish_files, publish_samples
 from pmflib_tasks.stage import open_store, open_workers, stage
 
 VERSION = 1

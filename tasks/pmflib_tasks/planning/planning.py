@@ -410,11 +410,11 @@ def list_own_stages(
 def _plan_classes(
     config: PipelineConfig, schema: Schema, n_threads: int, rank: int, costs: Sequence[int]
 ) -> PlanWorker:
-    """Plan the EM passes, including those with forests if these are tried."""
+    """Plan the EM passes, including those of other kinds of models that are tried."""
     # a run checks the width of its counts alone
     from pmflib.em.memory import plan_em, plan_pass
-    from pmflib.families.forests.em import are_modest, plan_trees
     from pmflib.fits.fit_specifications import Options
+    from pmflib.fits.kinds import choose_kinds, is_forced
 
     members, dependence = config.em.members, config.model.dependence
     options = Options.make(config.class_method, config.em.pseudo_count, members, rank)
@@ -424,10 +424,12 @@ def _plan_classes(
         sizes = schema.n_levels, rank
         n_waiting = plan_pass(costs, n_threads, *sizes, n_models).n_waiting
         plan = plan_em(*sizes, n, n_models, n_waiting=n_waiting)
-        if dependence == "tree" or (dependence == "auto" and are_modest(schema.offsets, rank)):
-            n_waiting = plan_pass(costs, n_threads, *sizes).n_waiting
-            trees = plan_trees(schema.offsets, rank, n, members, n_waiting=n_waiting)
-            plan = plan.take_larger(trees)
+        for kind in choose_kinds(dependence):
+            is_tried = is_forced(dependence) or kind.is_modest(schema.offsets, rank)
+            if kind.plan is not None and is_tried:
+                n_waiting = plan_pass(costs, n_threads, *sizes).n_waiting
+                own = kind.plan(schema.offsets, rank, n, members, n_waiting=n_waiting)
+                plan = plan.take_larger(own)
         return plan
 
     return plan_worker
@@ -474,3 +476,8 @@ def check_width(schema: Schema, memory: ClusterMemory, n_runs: int = 1) -> None:
             f"{error} The {schema.n_variables:,} variables have {schema.n_levels:,} levels in all, most of them "
             f"{shown}. A draft with fewer levels: pmf infer --max-levels, --bins, --min-count"
         ) from None
+
+
+def check_draft(schema: Schema) -> None:
+    """Check that the pair counts of a drafted schema fit into the memory of this machine: see `check_width`."""
+    check_width(schema, ClusterMemory.here())

@@ -38,7 +38,7 @@ def answer_stored(
     Parameters
     ----------
     client, model, on_partition
-        As for `pmflib.apps.scoring.parts.score_stored`; partitions without a question are not read.
+        As for `pmflib.answering.sample_tables.parts.score_stored`; partitions without a question are not read.
     layers
         Partitions of a dataset; the key of a sample determines which of them may hold it.
     n_buckets

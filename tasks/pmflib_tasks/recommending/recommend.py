@@ -9,7 +9,7 @@ from pmflib.counts.stored_tables import PAIRS, StoredTables
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.scoring.predictions import publish_files, publish_samples
+from pmflib_tasks.predictions import publish_files, publish_samples
 from pmflib_tasks.stage import open_store, stage
 
 VERSION = 2

@@ -18,9 +18,9 @@ from pmflib.base.display import drawing
 from pmflib.base.display.drawing import Axes, plot_calibration, plot_gains
 from pmflib.base.errors import PmfError
 from pmflib.base.texts import show_text
+from pmflib.base.wald import LEVEL
 from pmflib.counts.figures import MOST_BARS, plot_missingness, plot_support
 from pmflib.fits.figures import plot_passes, plot_ranks, plot_residual_pairs
-from pmflib.inference.checks.bivariate_residuals import LEVEL
 from pmflib.model.figures import plot_associations, plot_profiles, plot_states
 from pmflib_tasks.report.data_report import DataReport
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, VariableScore

@@ -13,10 +13,10 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.comparison import Comparison
+from pmflib.base.hooks import find_offers
 from pmflib.counts.groups import load_groups, pick_variables
 from pmflib.counts.pair_counts import load_shape
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
-from pmflib.inference.errors.recorded import list_intervals
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.state_descriptions import StateDescription, describe_states
@@ -165,7 +165,8 @@ class ModelReport:
     @property
     def edges(self) -> list[tuple[str, str, float]]:
         """Pairs of variables that depend on each other within states, with the share of samples in such states."""
-        return self.model.edges()
+        # a method that comes with forests, without which no variables depend on each other within states
+        return self.model.edges() if "edges" in find_offers("model_methods") else []
 
     @property
     def rank_comparisons(self) -> list[Comparison]:
@@ -363,3 +364,13 @@ def _score_variable(name: str, sums: Mapping[str, float]) -> VariableScore:
         sums["correct"] / n,
         sums["baseline_correct"] / n,
     )
+
+
+def list_intervals(recorded: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """List the rows of recorded errors: what a probability is of, state, value, from, to; none of an empty mapping."""
+    rows: list[tuple[str, ...]] = []
+    for name, state, variable, level, value, _, low, high in recorded.get("rows", ()):
+        what = "share of the samples" if name == "share" else f"{variable} = {level}"
+        ends = ("not determined", "") if low is None else (f"{low:.3f}", f"{high:.3f}")
+        rows.append((what, str(state), f"{value:.3f}", *ends))
+    return rows

@@ -9,7 +9,7 @@ from pmflib.model.row_scores import REFERENCE, ReferenceScores
 from pmflib.model.table_makers import ScoreOptions
 from pmflib.store.artefacts import Reference, Store
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.scoring.predictions import publish_files, publish_samples
+from pmflib_tasks.predictions import publish_files, publish_samples
 from pmflib_tasks.stage import open_store, stage
 
 # 4: treatment of rejected rows. 3: what is unusual about each row, and percentiles; no columns of samples or rows if

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.base.display.progress import report_progress
+from pmflib.base.errors import PmfError
+from pmflib.base.hooks import find_offers
 from pmflib.cluster.clients import Client, count_threads
 from pmflib.cluster.memory import ClusterMemory
 from pmflib.counts.increments import (
@@ -23,7 +25,6 @@ from pmflib.ingest.dataset.design_columns import name_unit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks, read_source
-from pmflib.surveys.design.replicate_counts import count_replicates, plan_replicates
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import (
     build_artefact,
@@ -98,6 +99,12 @@ def _write(
     work: Path,
 ) -> Mapping[str, Any]:
     n_folds = config.store.folds
+    offers = find_offers("replicate_counts")
+    if n_replicates and not offers:
+        raise PmfError(
+            f"the dataset has {n_replicates} replicate weights, which this installation of pmflib cannot count by; add "
+            "the feature that does to pmflib.features.FEATURES, or leave out source.replicates"
+        )
     small = increment is not None and not needs_workers(increment.change)
     in_thread = small and not config.cluster.always
     # work in this thread needs no client
@@ -110,6 +117,7 @@ def _write(
         n_runs = choose_n_runs(n_folds, count_threads(client))
         memory.check(lambda n: plan_counting(schema.n_levels, n, n_runs))
         if n_replicates:
+            plan_replicates = offers["plan"]
             memory.check(lambda n: plan_replicates(schema.n_levels, n_replicates, n))
         report_progress("count", 0, n_folds)
 
@@ -126,5 +134,5 @@ def _write(
             writer.close()
         if n_replicates:
             every = list_dataset_blocks(store, dataset, None)
-            count_replicates(client, every, increment, n_replicates, folder, schema)
+            offers["count"](client, every, increment, n_replicates, folder, schema)
     return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}

@@ -17,7 +17,7 @@ from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.features import list_offers
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
-from pmflib_tasks.stages.evaluation import SCORES, evaluate_stored
+from pmflib_tasks.stages.evaluation import SCORES, Folds, evaluate_stored
 
 # 2: with a target, what it is predicted by and how well
 # 3: calibration over all variables, and squared gains over single variables
@@ -104,12 +104,11 @@ def _write(
         report_on_target: Mapping[str, Any] | None = None
         if target is not None:
             parts = folds.train, folds.validation, folds.test
-            blocks = [list_dataset_blocks(store, dataset, part) for part in parts]
+            blocks = Folds(*(list_dataset_blocks(store, dataset, part) for part in parts))
             pairs = PairCounts.load_total(path, folds=folds.train)
             for evaluate_target in list_offers("evaluate_target"):
-                report_on_target = evaluate_target(
-                    client, blocks, pairs, model, target, config.seed
-                )
+                found = evaluate_target(client, blocks, pairs, model, target, config.seed)
+                report_on_target = found.to_json()
     (folder / SCORES).write_text(json.dumps(scores.to_json(model.schema), indent=1), "utf-8")
     summary: dict[str, object] = {**scores.summarise(model.schema)}
     if model.schema.n_levels <= MAX_COMPARED_LEVELS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,14 @@ MEASURES = (
 
 BIN_SUMS = ("cells", "probability", "correct")
 """Columns of `HeldOutScores.bins`: see `sum_bins`."""
+
+
+class Folds(NamedTuple):
+    """Blocks of the training, validation and test samples."""
+
+    training: Sequence[BlockReference]
+    validation: Sequence[BlockReference]
+    test: Sequence[BlockReference]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import RankWarning
+from pmflib.base.hooks import find_offers
 from pmflib.counts.pair_counts import load_shape
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
@@ -51,7 +52,6 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         from pmflib.counts.groups import load_groups
         from pmflib.fits.auto_method import group_folds
         from pmflib.fits.from_counts import fit as fit_counts
-        from pmflib.inference.checks.diagnostics import diagnose
 
         path = store.locate(counts) / "pairs"
         n_levels = load_shape(path)[0].n_levels
@@ -73,7 +73,8 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         if result.loss_history:
             summary["loss"] = result.loss_history[-1]
         if 1 < training.schema.n_variables and training.schema.n_levels <= MAX_DIAGNOSED_LEVELS:
-            summary["diagnosis"] = diagnose(training, result.model).to_json()
+            diagnoses = find_offers("count_diagnoses").items()
+            summary |= {key: find(training, result.model).to_json() for key, find in diagnoses}
         return summary
 
     report_progress("fit", 0, 1)

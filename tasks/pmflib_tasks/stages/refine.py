@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.base.display.progress import report_progress
-from pmflib.base.errors import ConvergenceWarning
+from pmflib.base.errors import ConvergenceWarning, PmfError
+from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
@@ -50,8 +51,16 @@ def refine(
     ------
     MemoryPlanError
         If the parameters and statistics do not fit in memory.
+    PmfError
+        If errors of parameters are asked for, and no feature finds them.
     """
     store, em, folds = open_store(config), config.em, config.fold_split
+    records = find_offers("model_records")
+    if em.errors not in ("auto", "off") and "errors" not in records:
+        raise PmfError(
+            f"em.errors is {em.errors!r}, and this installation of pmflib finds no errors of parameters; add the "
+            "feature that does to pmflib.features.FEATURES, or set it to 'off'"
+        )
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         # on most nights the manifest has the model
@@ -62,7 +71,6 @@ def refine(
         from pmflib.fits.fit_specifications import limit_patience
         from pmflib.fits.from_samples import distil, fit_em, plan_fit_em
         from pmflib.fits.starts import PreparedStart, StoredCounts
-        from pmflib.inference.errors.recorded import record_errors
 
         start_model = JointPMF.load(store.locate(start) / "model")
         schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
@@ -106,8 +114,8 @@ def refine(
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
             known = is_warm and inherit_weight(result.model, start_model, training.n_samples)
             (known or weigh_model(result.model, training, unseen)).save(folder / "model")
-            how = open_variance(store, dataset), em.errors
-            return summarise_fit(result) | {"errors": record_errors(result.model, training, *how)}
+            fitted = result.model, training, open_variance(store, dataset), em.errors
+            return summarise_fit(result) | {key: record(*fitted) for key, record in records.items()}
 
     return build_artefact(
         store,

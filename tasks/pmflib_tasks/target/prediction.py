@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from pmflib.fits.starts import read_naive_bayes
 from pmflib.inference.target.rivals import find_fit_obstacle, fit_boosting, fit_logistic_regression
 from pmflib.model import JointPMF
 from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks, scale_blocks
-from pmflib_tasks.stages.evaluation import make_partition_seed
+from pmflib_tasks.stages.evaluation import Folds, make_partition_seed
 from pmflib_tasks.target.target_report import (
     BOOSTING,
     LOGISTIC,
@@ -70,27 +70,6 @@ class SampledRows(NamedTuple):
             tuple(map(np.concatenate, zip(*(part.predictions for part in parts), strict=True))),
             np.concatenate(weights) if weights else None,
         )
-
-
-class Folds(NamedTuple):
-    """Blocks of the training, validation and test samples."""
-
-    training: Sequence[BlockReference]
-    validation: Sequence[BlockReference]
-    test: Sequence[BlockReference]
-
-
-def evaluate_target(
-    client: Client,
-    blocks: Sequence[Sequence[BlockReference]],
-    counts: PairCounts,
-    model: JointPMF,
-    target: str,
-    seed: int,
-) -> Mapping[str, Any]:
-    """Evaluate the prediction of a target for the scores of a run: see `Feature.evaluate_target`."""
-    found = evaluate_stored_target(client, Folds(*blocks), counts, model, target, seed)
-    return found.to_json()
 
 
 def evaluate_stored_target(

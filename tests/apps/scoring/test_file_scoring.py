@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.scoring import file_scoring
-from pmflib.apps.scoring import parts as score_parts
-from pmflib.apps.scoring.parts import list_chunks
+from pmflib.answering.sample_tables import files
+from pmflib.answering.sample_tables import parts as score_parts
+from pmflib.answering.sample_tables.parts import list_chunks
 from pmflib.base.errors import ConfigError, SchemaError, SourceError
 from pmflib.model.row_scores import ReferenceScores
 from tests.model.test_row_scores import draw
@@ -259,7 +259,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
     write_log(tmp_path / "log" / "c.csv", codes[:300])
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(file_scoring, "count_processors", lambda n=threads: n)
+        monkeypatch.setattr(files, "count_processors", lambda n=threads: n)
         out = tmp_path / f"out{threads}"
         account = pmf.apps.score_file(MODEL, tmp_path / "log", out, reference=REFERENCE)
         assert (account["samples"], account["parts"]) == (1500, len(read_bytes(out)))
@@ -268,7 +268,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
     assert len(found[0]) > 8
     whole = pa.concat_tables(pq.read_table(tmp_path / "out1" / name) for name in found[0])
     assert whole["row"].to_pylist() == [*range(1, 1001), *range(1, 201), *range(1, 301)]
-    monkeypatch.setattr(file_scoring, "map_items", with_client(thread_client))
+    monkeypatch.setattr(files, "map_items", with_client(thread_client))
     pmf.apps.score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
     assert read_bytes(tmp_path / "out") == found[0]
 
@@ -333,7 +333,7 @@ def test_score_file__done_once(codes, tmp_path, monkeypatch):
     for name in ("folder", "one.parquet", "one.csv"):
         account = pmf.apps.score_file(MODEL, log, tmp_path / name, reference=REFERENCE)
         with monkeypatch.context() as patch:
-            patch.setattr(file_scoring, "score_sources", None)
+            patch.setattr(files, "score_sources", None)
             assert pmf.apps.score_file(MODEL, log, tmp_path / name, reference=REFERENCE) == account
     assert not list(tmp_path.glob(".*.parts"))
     # other rows: a file is made again, and a folder is not touched
@@ -400,7 +400,7 @@ def test_score_file__file_that_changes_meanwhile(codes, tmp_path, monkeypatch):
         write_log(log, codes[:500])
         return found
 
-    monkeypatch.setattr(score_parts, "score_chunk", change)
+    monkeypatch.setattr(files, "score_chunk", change)
     with pytest.raises(SourceError):
         pmf.apps.score_file(MODEL, log, tmp_path / "out.parquet", reference=REFERENCE)
     assert not (tmp_path / "out.parquet").exists()

@@ -6,7 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.apps.scoring.outputs import claim_output, claim_parts, publish_folder, publish_parts
+from pmflib.answering.sample_tables.outputs import (
+    claim_output,
+    claim_parts,
+    publish_folder,
+    publish_parts,
+)
 from pmflib.base.errors import ConfigError, StoreError
 from pmflib.store.table_files import ACCOUNT, hold_output
 

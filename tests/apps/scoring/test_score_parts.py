@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.apps.scoring.accounts import PartAccount, combine_parts
+from pmflib.answering.sample_tables.accounts import PartAccount, combine_parts
 from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.model.measures import TargetSums

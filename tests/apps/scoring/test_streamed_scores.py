@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.scoring.outputs import mark_files
+from pmflib.answering.sample_tables.outputs import mark_files
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
 from tests.factories import run_command as run

@@ -2,14 +2,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.apps.scoring.parts import score_stored
+from pmflib.answering.sample_tables.parts import score_stored
 from pmflib.apps.scoring.score_tables import TableScorer
 from pmflib.base.errors import ConfigError, SchemaError, SourceError
 from pmflib.model.row_scores import ReferenceScores
 from pmflib.model.table_makers import ScoreOptions
 from pmflib.store.dataset import list_layers
+from pmflib_tasks import predictions
 from pmflib_tasks.questions.answer import answer
-from pmflib_tasks.scoring import predictions
 from pmflib_tasks.scoring.score import score
 from pmflib_tasks.stages.reference import reference
 from tests.pipelines import (

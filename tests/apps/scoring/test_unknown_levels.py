@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pmflib.apps.scoring import accounts
-from pmflib.apps.scoring.accounts import (
+from pmflib.answering.sample_tables import accounts
+from pmflib.answering.sample_tables.accounts import (
     UnknownLevels,
     add_counts,
     count_texts,

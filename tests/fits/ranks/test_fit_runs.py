@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import published_factors
 from pmflib.fits.ranks import fit_runs
 from pmflib.fits.ranks.by_samples import select_rank_by_samples
 from pmflib.fits.ranks.fit_runs import WorkBudget
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 
 

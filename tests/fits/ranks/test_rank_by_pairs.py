@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import published_factors
 from pmflib.base.defaults import RANKS_BY_PAIRS
 from pmflib.base.errors import RankError
 from pmflib.fits.composite_likelihood import hold_out_rounds, score_pairs
 from pmflib.fits.ranks import by_pairs
 from pmflib.fits.ranks.folds import RankFold, RankJob, fit_rank
+from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_models import planted_factors
 from pmflib.fits.exports import COLUMNS
 from pmflib.inference.errors import recorded as recorded_errors
-from pmflib.inference.errors.recorded import list_intervals, record_errors
+from pmflib.inference.errors.recorded import record_errors
+from pmflib.model.planted_models import planted_factors
+from pmflib_tasks.report.model_report import list_intervals
 from tests.stored_samples import write_partition
 
 SIZES = [3] * 6

@@ -17,9 +17,9 @@ from pmflib.store.sample_blocks import read_block
 from pmflib.surveys.drafting.drafted_schema import DraftedSchema
 from pmflib.surveys.drafting.drawn_rows import draw_rows
 from pmflib_tasks.config import load_config, make_config
-from pmflib_tasks.drafting import draft_cuts
 from pmflib_tasks.drafting.draft_options import DraftOptions
 from pmflib_tasks.drafting.drafting import draft_pipeline
+from pmflib_tasks.target import draft_cuts
 
 N_ROWS = 1500
 

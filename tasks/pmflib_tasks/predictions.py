@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.apps.scoring.accounts import ScoreAccount, check_dataset
-from pmflib.apps.scoring.file_scoring import score_sources
-from pmflib.apps.scoring.outputs import claim_parts, publish_folder
-from pmflib.apps.scoring.parts import score_stored
+from pmflib.answering.sample_tables.accounts import ScoreAccount, check_dataset
+from pmflib.answering.sample_tables.files import score_sources
+from pmflib.answering.sample_tables.outputs import claim_parts, publish_folder
+from pmflib.answering.sample_tables.parts import score_stored
 from pmflib.base.display.progress import report_progress
 from pmflib.cluster.workers import find_scheduler
 from pmflib.ingest.dataset.accounts import DatasetAccount

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.apps.scoring.accounts import PartAccount, count_texts, describe_row
-from pmflib.apps.scoring.score_tables import list_samples
+from pmflib.answering.sample_tables.accounts import PartAccount, count_texts, describe_row
 from pmflib.base.arrays import IntArray
 from pmflib.base.errors import SourceError
 from pmflib.cluster.clients import Client
@@ -112,6 +111,16 @@ def list_chunks(source: Source, index: int, config: SourceOptions) -> list[Named
         for index, groups in enumerate(runs)
     ]
     return chunks or [NamedChunk(source, groups=range(0), name=f"{begin}00000")]
+
+
+def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
+    """Return the columns ``sample`` and ``row`` of stored samples; "" and -1 become null."""
+    columns: dict[str, pa.Array] = {}
+    if samples is not None:
+        columns["sample"] = pa.array([name or None for name in samples], pa.string())
+    if rows is not None:
+        columns["row"] = pa.array(rows, pa.int64(), mask=rows < 0)
+    return columns
 
 
 def name_file_parts(index: int) -> str:

@@ -51,7 +51,7 @@ def publish_parts(
     StoreError
         If the parts do not cover all samples.
     """
-    from pmflib.apps.scoring.parts import QUARANTINE_FOLDER
+    from pmflib.answering.sample_tables.parts import QUARANTINE_FOLDER
     from pmflib.store.table_files import join_files
 
     check_parts(folder, n_samples)

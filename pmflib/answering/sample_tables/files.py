@@ -1,0 +1,143 @@
+"""Tables of the rows of wide files of any size: rows stream from files to parts, which are not computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pmflib.answering.sample_tables.accounts import (
+    PartAccount,
+    ScoreAccount,
+    check_file,
+    combine_parts,
+)
+from pmflib.answering.sample_tables.parts import (
+    NamedChunk,
+    ScoringJob,
+    find_example,
+    list_absent,
+    list_chunks,
+    name_file_parts,
+    score_chunk,
+)
+from pmflib.base.errors import PmfError
+from pmflib.base.machine import count_processors
+from pmflib.cluster.clients import Client
+from pmflib.cluster.item_maps import map_items
+from pmflib.ingest.dataset.wide import list_ignored
+from pmflib.ingest.options import SchemaOptions, SourceOptions
+from pmflib.ingest.sources import Source, attempt, digest_source, keep_readable, take_marks
+from pmflib.model.table_makers import TableMaker
+from pmflib.store.checkpoints import gather_in
+from pmflib.store.objects.local_files import name_for_workers
+
+
+def score_sources(
+    client: Client,
+    sources: Sequence[Source],
+    config: SourceOptions,
+    policy: SchemaOptions,
+    scorer: TableMaker,
+    folder: Path,
+    *,
+    columns: Sequence[str] = (),
+    threads: int = 0,
+    on_piece: Callable[[int, int], None] = lambda *_: None,
+) -> ScoreAccount:
+    """Score the rows of wide files without identifiers into a folder of Parquet files.
+
+    Parameters
+    ----------
+    client
+        Dask client for the chunks of the files, or None to work in this process; the bytes are the same.
+    sources
+        The files, with the digests of their bytes.
+    config, policy
+        Options of reading, and the policy for rows that do not fit.
+    scorer
+        Scorer of rows.
+    folder
+        Existing folder, visible to all workers; parts finished by an earlier call are kept. The names of parts are in
+        the order of the files and their rows; rejected rows are in a folder beside them.
+    columns
+        Columns of the files, other than variables, to pass through.
+    threads
+        Threads of this process without a client; 0 is one per processor.
+    on_piece
+        Called with the number of finished chunks and their total.
+
+    Returns
+    -------
+    The account of the rows; skipped files have no part.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If a file cannot be read and must not be skipped, a file changes during the call, a row does not fit and the
+        policy is to stop, most rows of a file do not fit, or no value of a column is a level. The message names all
+        such files.
+    """
+    marks = {source.name: take_marks(source) for source in sources}
+    targets, absent = scorer.options.targets, dict[str, list[str]]()
+
+    def split(item: tuple[int, Source]) -> list[NamedChunk]:
+        index, source = item
+        list_ignored(source, scorer.model.schema, config, targets)
+        for name in list_absent(source, targets, config, scorer.model.schema):
+            absent.setdefault(name, []).append(source.name)
+        # chunks do not hash their file again
+        return list_chunks(replace(source, digest=""), index, config)
+
+    rule, skipped = config.on_unreadable_file, dict[str, str]()
+    listed = [attempt(item, build=split) for item in enumerate(sources)]
+    found = keep_readable(sources, listed, rule, skipped)
+    chunks = [chunk for _, own in found for chunk in own]
+    threads = 1 if client is not None else threads or count_processors()
+    job = ScoringJob(scorer, config, policy, tuple(columns), name_for_workers(folder), threads)
+    on_piece(0, len(chunks))
+    tried: list[list[PartAccount] | PmfError] = map_items(
+        client,
+        partial(attempt, build=score_chunk),
+        chunks,
+        job,
+        on_result=lambda done: on_piece(done, len(chunks)),
+    )
+    by_name: dict[str, list[PartAccount] | PmfError] = {}
+    for chunk, result in zip(chunks, tried, strict=True):
+        before = by_name.get(chunk.source.name, [])
+        whole = before if isinstance(before, PmfError) else result
+        if isinstance(before, list) and isinstance(result, list):
+            whole = [*before, *result]
+        by_name[chunk.source.name] = whole
+    scored = keep_readable(
+        [source for source, _ in found],
+        [by_name[source.name] for source, _ in found],
+        rule,
+        skipped,
+    )
+    gather_in(folder)
+    for index, source in enumerate(sources):
+        if source.name in skipped:
+            for path in folder.rglob(f"{name_file_parts(index)}-*.parquet"):
+                path.unlink()
+    for source, _ in scored:
+        if not marks[source.name] or take_marks(source) != marks[source.name]:
+            source.check(digest_source(source))
+    indices = {source.name: index for index, source in enumerate(sources)}
+
+    def check(item: tuple[Source, list[PartAccount]]) -> None:
+        source, parts = item
+        whole = sum(parts, PartAccount.zero(len(targets)))
+        example = find_example(folder, name_file_parts(indices[source.name]))
+        check_file(
+            *(source.name, whole.account, whole.observed, whole.unknown),
+            *(scorer.model.schema, targets, example),
+        )
+
+    keep_readable(
+        [each for each, _ in scored], [attempt(each, build=check) for each in scored], "stop", {}
+    )
+    parts = [part for _, of_file in scored for part in of_file]
+    return combine_parts(parts, targets, skipped, absent)
