@@ -46,7 +46,7 @@ class Imports:
         self.paths = {self.name_module(path.relative_to(root).as_posix()): path for path in files}
         self._codes = {name: Code(path) for name, path in self.paths.items()}
         self._exports = {
-            name: {alias: (module, each) for module, each, alias in self._codes[name].imported}
+            name: {alias: (module, each) for module, each, alias in self._read_face(name).imported}
             for name, path in self.paths.items()
             if path.name == "__init__.py"
         }
@@ -59,6 +59,11 @@ class Imports:
             for package in packages - {name}:
                 self._package_users[package].add(name)
         self._add_users_of_hooks()
+
+    def _read_face(self, package: str) -> Code:
+        """Read what a package says that it has: its stub, if there is one, for names that are imported when used."""
+        stub = self.paths[package].with_suffix(".pyi")
+        return Code(stub) if stub.exists() else self._codes[package]
 
     def name_module(self, path: str) -> str:
         """Name under which a file is imported; of a package, that of its folder."""

@@ -8,43 +8,7 @@
 0.5
 """
 
-from typing import TYPE_CHECKING
-
 from pmflib.base.faces import make_face
-
-if TYPE_CHECKING:
-    from pmflib.answering.answering import ask
-    from pmflib.answering.answers import Answer
-    from pmflib.answering.comparison import AnswerComparison, compare_answers
-    from pmflib.answering.completions import most_likely
-    from pmflib.answering.information import (
-        conditional_distance,
-        entropy,
-        expected,
-        mutual_information,
-        odds,
-        odds_ratio,
-        quantile,
-        total_variation,
-    )
-    from pmflib.answering.weighing import weigh_model
-
-_HOMES = {
-    "Answer": "pmflib.answering.answers",
-    "AnswerComparison": "pmflib.answering.comparison",
-    "ask": "pmflib.answering.answering",
-    "compare_answers": "pmflib.answering.comparison",
-    "conditional_distance": "pmflib.answering.information",
-    "entropy": "pmflib.answering.information",
-    "expected": "pmflib.answering.information",
-    "most_likely": "pmflib.answering.completions",
-    "mutual_information": "pmflib.answering.information",
-    "odds": "pmflib.answering.information",
-    "odds_ratio": "pmflib.answering.information",
-    "quantile": "pmflib.answering.information",
-    "total_variation": "pmflib.answering.information",
-    "weigh_model": "pmflib.answering.weighing",
-}
 
 __all__ = [
     "Answer",
@@ -63,4 +27,4 @@ __all__ = [
     "weigh_model",
 ]
 
-__getattr__, __dir__ = make_face(__name__, _HOMES)
+__getattr__, __dir__ = make_face(__name__)

@@ -1,11 +1,13 @@
 """Public names of a package, imported when they are first used."""
 
+import importlib
 import sys
 import types
 
 import pytest
 
 from pmflib.base.faces import list_homes, make_face
+from tests.faces import find_used, read_faces
 
 
 @pytest.fixture
@@ -44,3 +46,21 @@ def test_list_homes__are_what_features_of_a_wing_offer(monkeypatch):
     )
     monkeypatch.setattr("pmflib.features.FEATURES", ())
     assert list_homes("pmflib.families") == {}
+
+
+def test_faces__have_what_others_use():
+    faces = read_faces()
+    missing = [
+        f"{room}.{name} of {module}"
+        for room, homes in find_used().items()
+        for name, module in homes.items()
+        if faces.get(room, {}).get(name) != module
+    ]
+    assert not missing, "python -m tests.faces writes them"
+
+
+@pytest.mark.parametrize("room", sorted(read_faces()))
+def test_faces__every_name_is_where_the_stub_says(room):
+    face = importlib.import_module(room)
+    for name, module in read_faces()[room].items():
+        assert getattr(face, name) is getattr(importlib.import_module(module), name)

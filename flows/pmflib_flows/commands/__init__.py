@@ -1,1 +1,5 @@
 """The commands of `pmf`, grouped by subject."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

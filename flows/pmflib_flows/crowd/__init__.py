@@ -1,1 +1,5 @@
 """Label logs: the command and its flow."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

@@ -1,1 +1,5 @@
 """Demonstrations on drawn data: the command and its runs."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

@@ -1,1 +1,5 @@
 """Checks of a setup before a run, and their command."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

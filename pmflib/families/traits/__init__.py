@@ -1,1 +1,5 @@
 """Continuous traits, discretised into the latent states of a joint PMF."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

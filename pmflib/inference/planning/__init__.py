@@ -1,1 +1,5 @@
 """How many samples a wanted accuracy takes."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

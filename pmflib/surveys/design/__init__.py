@@ -1,1 +1,5 @@
 """Sampling weights and survey designs, and variances that follow from them."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

@@ -1,5 +1,6 @@
 """Sections of ``pipeline.toml``, and drafts of configurations."""
 
+from pmflib.base.faces import make_face
 from pmflib_tasks.config.data_sections import Guard, GuardLimits, QualityConfig, StoreConfig
 from pmflib_tasks.config.loading import load_config, make_config
 from pmflib_tasks.config.model_sections import (
@@ -27,3 +28,5 @@ __all__ = [
 # `python -m pydoc` shows the options of features as well
 globals().update((section.__name__, section) for section in SECTIONS.values())
 __all__ += [section.__name__ for section in SECTIONS.values()]
+
+__getattr__, __dir__ = make_face(__name__)

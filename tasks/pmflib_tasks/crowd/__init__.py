@@ -1,1 +1,5 @@
 """Stages of label logs, their guards and their publication."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

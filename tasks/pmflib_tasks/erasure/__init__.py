@@ -1,1 +1,5 @@
 """Erasure: samples are removed from everything that a store holds."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

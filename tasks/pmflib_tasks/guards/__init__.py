@@ -1,6 +1,5 @@
 """Guards: whether new data may be fitted to. Counts and accounts of rows in, findings out."""
 
-from pmflib.ingest.dataset.file_accounts import FileAccount
-from pmflib_tasks.guards.findings import Finding
+from pmflib.base.faces import make_face
 
-__all__ = ["FileAccount", "Finding"]
+__getattr__, __dir__ = make_face(__name__)

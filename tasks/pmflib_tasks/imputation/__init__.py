@@ -1,1 +1,5 @@
 """Missing answers of stored samples, drawn several times."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

@@ -1,1 +1,5 @@
 """The stage that rakes samples to known margins."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

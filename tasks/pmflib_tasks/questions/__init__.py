@@ -1,1 +1,5 @@
 """Answers from stored models and counts."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

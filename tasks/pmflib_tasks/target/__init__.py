@@ -1,1 +1,5 @@
 """Scores and reports of a target."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

@@ -1,1 +1,5 @@
 """Relations of classes in stored samples."""
+
+from pmflib.base.faces import make_face
+
+__getattr__, __dir__ = make_face(__name__)

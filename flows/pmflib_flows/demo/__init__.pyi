@@ -1,0 +1,3 @@
+"""Demonstrations on drawn data: the command and its runs."""
+
+from pmflib_flows.demo.feature import FEATURE as FEATURE

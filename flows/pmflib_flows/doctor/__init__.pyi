@@ -1,0 +1,4 @@
+"""Checks of a setup before a run, and their command."""
+
+from pmflib_flows.doctor.feature import FEATURE as FEATURE
+from pmflib_flows.doctor.health import examine as examine

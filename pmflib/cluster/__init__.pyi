@@ -1,0 +1,37 @@
+"""Computation on Dask: clients, maps with a fixed merge tree, and memory planning."""
+
+from pmflib.cluster.clients import Client as Client
+from pmflib.cluster.clients import check_workers as check_workers
+from pmflib.cluster.clients import connect_briefly as connect_briefly
+from pmflib.cluster.clients import count_threads as count_threads
+from pmflib.cluster.clients import find_memory as find_memory
+from pmflib.cluster.clients import open_client as open_client
+from pmflib.cluster.item_maps import LoadedItems as LoadedItems
+from pmflib.cluster.item_maps import keep_loaded as keep_loaded
+from pmflib.cluster.item_maps import map_items as map_items
+from pmflib.cluster.item_maps import recall_items as recall_items
+from pmflib.cluster.item_maps import send_items as send_items
+from pmflib.cluster.maps import PendingResult as PendingResult
+from pmflib.cluster.maps import listen_to_counts as listen_to_counts
+from pmflib.cluster.maps import report_count as report_count
+from pmflib.cluster.maps import run_blocks as run_blocks
+from pmflib.cluster.maps import start_blocks as start_blocks
+from pmflib.cluster.maps import start_maps as start_maps
+from pmflib.cluster.memory import ClusterMemory as ClusterMemory
+from pmflib.cluster.memory import MemoryPlan as MemoryPlan
+from pmflib.cluster.memory import PlanWorker as PlanWorker
+from pmflib.cluster.memory import WorkerMemory as WorkerMemory
+from pmflib.cluster.memory import format_bytes as format_bytes
+from pmflib.cluster.memory import read_workers as read_workers
+from pmflib.cluster.task_plans import TaskPlan as TaskPlan
+from pmflib.cluster.task_plans import name_tasks as name_tasks
+from pmflib.cluster.task_plans import plan_tasks as plan_tasks
+from pmflib.cluster.versions import AGREEING_PARTS as AGREEING_PARTS
+from pmflib.cluster.versions import SAME_EVERYWHERE as SAME_EVERYWHERE
+from pmflib.cluster.versions import Difference as Difference
+from pmflib.cluster.versions import compare_versions as compare_versions
+from pmflib.cluster.versions import find_versions as find_versions
+from pmflib.cluster.workers import find_scheduler as find_scheduler
+from pmflib.cluster.workers import is_alone as is_alone
+from pmflib.cluster.workers import share_workers as share_workers
+from pmflib.cluster.workers import start_workers as start_workers

@@ -1,0 +1,3 @@
+"""OpenLineage events of runs."""
+
+from pmflib_tasks.lineage.feature import FEATURE as FEATURE

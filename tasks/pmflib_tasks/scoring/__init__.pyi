@@ -1,0 +1,3 @@
+"""Evaluation of models, their comparison, imputation, and answers about stored samples."""
+
+from pmflib_tasks.scoring.feature import FEATURE as FEATURE

@@ -1,0 +1,3 @@
+"""Counts of other sites, pooled."""
+
+from pmflib_tasks.sites.feature import FEATURE as FEATURE

@@ -1,0 +1,3 @@
+"""Relations of classes in stored samples."""
+
+from pmflib_tasks.three_steps.feature import FEATURE as FEATURE
