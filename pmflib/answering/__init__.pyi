@@ -18,6 +18,8 @@ from pmflib.answering.equivalent_samples import maximise as maximise
 from pmflib.answering.evidence import Evidence as Evidence
 from pmflib.answering.evidence import count_codes as count_codes
 from pmflib.answering.evidence import open_evidence as open_evidence
+from pmflib.answering.gaps import find_causes as find_causes
+from pmflib.answering.gaps import standardise as standardise
 from pmflib.answering.information import conditional_distance as conditional_distance
 from pmflib.answering.information import entropy as entropy
 from pmflib.answering.information import expected as expected
@@ -30,6 +32,7 @@ from pmflib.answering.question import MEASURES as MEASURES
 from pmflib.answering.question import Question as Question
 from pmflib.answering.question import bind_question as bind_question
 from pmflib.answering.question import parse_question as parse_question
+from pmflib.answering.question import split_tokens as split_tokens
 from pmflib.answering.sample_tables.accounts import PartAccount as PartAccount
 from pmflib.answering.sample_tables.accounts import ScoreAccount as ScoreAccount
 from pmflib.answering.sample_tables.accounts import UnknownLevels as UnknownLevels

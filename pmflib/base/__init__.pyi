@@ -147,6 +147,8 @@ from pmflib.base.events import Notice as Notice
 from pmflib.base.events import find_listeners as find_listeners
 from pmflib.base.events import listen as listen
 from pmflib.base.events import send_event as send_event
+from pmflib.base.faces import list_homes as list_homes
+from pmflib.base.faces import make_face as make_face
 from pmflib.base.hashing import HashArray as HashArray
 from pmflib.base.hashing import assign_folds as assign_folds
 from pmflib.base.hashing import mix_hashes as mix_hashes

@@ -23,6 +23,7 @@ from pmflib.counts.increments import count_stored_changes as count_stored_change
 from pmflib.counts.increments import find_counts as find_counts
 from pmflib.counts.increments import needs_workers as needs_workers
 from pmflib.counts.increments import plan_increment as plan_increment
+from pmflib.counts.increments import take_rows as take_rows
 from pmflib.counts.kernels.arguments import ALIKE as ALIKE
 from pmflib.counts.kernels.arguments import INNER as INNER
 from pmflib.counts.kernels.arguments import OUTER as OUTER

@@ -45,6 +45,7 @@ from pmflib.fits.pair_agreement import PairDeparture as PairDeparture
 from pmflib.fits.pair_agreement import compare_pairs as compare_pairs
 from pmflib.fits.pair_residuals import find_residuals as find_residuals
 from pmflib.fits.ranks.by_moments import select_nmf_rank as select_nmf_rank
+from pmflib.fits.ranks.by_moments import sum_moments as sum_moments
 from pmflib.fits.ranks.by_pairs import MAX_LEVELS as MAX_LEVELS
 from pmflib.fits.ranks.by_pairs import select_rank as select_rank
 from pmflib.fits.ranks.by_samples import SampleSearch as SampleSearch

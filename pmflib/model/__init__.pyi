@@ -1,6 +1,7 @@
 """The fitted joint PMF: predictions, held-out scores, samples."""
 
 from pmflib.model.associations import Associations as Associations
+from pmflib.model.associations import expect_values as expect_values
 from pmflib.model.associations import measure_associations as measure_associations
 from pmflib.model.associations import measure_in_counts as measure_in_counts
 from pmflib.model.conditions import Conditions as Conditions
@@ -9,6 +10,7 @@ from pmflib.model.conditions import describe_conditions as describe_conditions
 from pmflib.model.conditions import encode_conditions as encode_conditions
 from pmflib.model.conditions import explain_no_level as explain_no_level
 from pmflib.model.conditions import find_code as find_code
+from pmflib.model.conditions import find_unseen as find_unseen
 from pmflib.model.conditions import list_few as list_few
 from pmflib.model.figures import plot_associations as plot_associations
 from pmflib.model.figures import plot_profiles as plot_profiles
@@ -55,6 +57,7 @@ from pmflib.model.sampling import sample_answers as sample_answers
 from pmflib.model.sampling import sample_codes as sample_codes
 from pmflib.model.state_descriptions import StateDescription as StateDescription
 from pmflib.model.state_descriptions import describe_states as describe_states
+from pmflib.model.state_descriptions import profile_states as profile_states
 from pmflib.model.state_descriptions import tabulate_states as tabulate_states
 from pmflib.model.statistics import Assessor as Assessor
 from pmflib.model.statistics import EMStatistics as EMStatistics

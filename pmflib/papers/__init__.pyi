@@ -1,6 +1,7 @@
 """The methods of the papers, as functions of arrays: SPA, CNMF-OPT, mirror descent, SymNMF, triples, the NMF rank."""
 
 from pmflib.papers.composite import fit_composite as fit_composite
+from pmflib.papers.least_squares import SimplexSettings as SimplexSettings
 from pmflib.papers.least_squares import project_simplex as project_simplex
 from pmflib.papers.least_squares import solve_simplex_least_squares as solve_simplex_least_squares
 from pmflib.papers.metrics import factor_mse as factor_mse
@@ -34,6 +35,7 @@ from pmflib.papers.spa import fit_spa as fit_spa
 from pmflib.papers.spa import select_anchors as select_anchors
 from pmflib.papers.squarem import Acceleration as Acceleration
 from pmflib.papers.squarem import descend as descend
+from pmflib.papers.squarem import extrapolate as extrapolate
 from pmflib.papers.squares import fit_pair_squares as fit_pair_squares
 from pmflib.papers.support_union import fit_row_support as fit_row_support
 from pmflib.papers.support_union import order_generators as order_generators

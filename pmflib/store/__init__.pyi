@@ -65,11 +65,14 @@ from pmflib.store.file_digests import name_content as name_content
 from pmflib.store.file_digests import read_checked as read_checked
 from pmflib.store.file_digests import read_fingerprint as read_fingerprint
 from pmflib.store.file_digests import read_ranges as read_ranges
+from pmflib.store.file_digests import seal as seal
+from pmflib.store.file_digests import unseal as unseal
 from pmflib.store.file_digests import write_fingerprint as write_fingerprint
 from pmflib.store.leases import LEASE_SECONDS as LEASE_SECONDS
 from pmflib.store.leases import hold_lease as hold_lease
 from pmflib.store.leases import list_leases as list_leases
 from pmflib.store.lineage import Step as Step
+from pmflib.store.lineage import choose_kept_runs as choose_kept_runs
 from pmflib.store.lineage import find_reference as find_reference
 from pmflib.store.lineage import is_needed as is_needed
 from pmflib.store.lineage import list_collected_runs as list_collected_runs
@@ -94,6 +97,7 @@ from pmflib.store.objects.interface import Objects as Objects
 from pmflib.store.objects.local_files import find_local_path as find_local_path
 from pmflib.store.objects.local_files import name_for_workers as name_for_workers
 from pmflib.store.objects.local_folder import digest_file as digest_file
+from pmflib.store.objects.local_folder import mark_draft as mark_draft
 from pmflib.store.objects.local_folder import replace_file as replace_file
 from pmflib.store.parquet_batches import read_batches as read_batches
 from pmflib.store.run_records import COLLECTIONS as COLLECTIONS
@@ -166,6 +170,7 @@ from pmflib.store.table_files import hold_output as hold_output
 from pmflib.store.table_files import join_files as join_files
 from pmflib.store.table_files import list_suffixes as list_suffixes
 from pmflib.store.table_files import name_parts as name_parts
+from pmflib.store.table_files import read_file as read_file
 from pmflib.store.table_files import write_file as write_file
 from pmflib.store.table_files import write_options as write_options
 from pmflib.store.zarr_arrays import FREE_BYTES as FREE_BYTES

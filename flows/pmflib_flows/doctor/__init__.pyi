@@ -1,4 +1,5 @@
 """Checks of a setup before a run, and their command."""
 
+from pmflib_flows.doctor.doctor import FAULTS as FAULTS
 from pmflib_flows.doctor.feature import FEATURE as FEATURE
 from pmflib_flows.doctor.health import examine as examine

@@ -1,11 +1,13 @@
 """Crowdsourced labels: labels of many workers in, true labels and every worker's confusion matrix out."""
 
 from pmflib.apps.crowd.aggregation import aggregate as aggregate
+from pmflib.apps.crowd.aggregation import count_by_posterior as count_by_posterior
 from pmflib.apps.crowd.aggregation import fit_crowd_model as fit_crowd_model
 from pmflib.apps.crowd.co_occurrence import fit_worker_pairs as fit_worker_pairs
 from pmflib.apps.crowd.confidence import Calibration as Calibration
 from pmflib.apps.crowd.confidence import bin_confidence as bin_confidence
 from pmflib.apps.crowd.confidence import calibrate as calibrate
+from pmflib.apps.crowd.dawid_skene import CrowdPassPlan as CrowdPassPlan
 from pmflib.apps.crowd.dawid_skene import plan_passes as plan_passes
 from pmflib.apps.crowd.dawid_skene import plan_shrunk as plan_shrunk
 from pmflib.apps.crowd.e_step import LabelsInMemory as LabelsInMemory
@@ -18,7 +20,9 @@ from pmflib.apps.crowd.kernels.digamma import digamma as digamma
 from pmflib.apps.crowd.kernels.digamma import find_rises as find_rises
 from pmflib.apps.crowd.label_log import LabelLog as LabelLog
 from pmflib.apps.crowd.label_log import read_labels as read_labels
+from pmflib.apps.crowd.methods import CROWD_METHODS as CROWD_METHODS
 from pmflib.apps.crowd.methods import LABEL_LIMITS as LABEL_LIMITS
+from pmflib.apps.crowd.methods import CrowdMethod as CrowdMethod
 from pmflib.apps.crowd.model_choice import EVENNESS as EVENNESS
 from pmflib.apps.crowd.model_choice import HeldOut as HeldOut
 from pmflib.apps.crowd.model_choice import assign_folds as assign_folds

@@ -1,6 +1,8 @@
 """Sampling weights and survey designs, and variances that follow from them."""
 
+from pmflib.surveys.design.linearised import linearise as linearise
 from pmflib.surveys.design.replicate_counts import plan_replicates as plan_replicates
+from pmflib.surveys.design.replicates import DrawnRows as DrawnRows
 from pmflib.surveys.design.replicates import Method as Method
 from pmflib.surveys.design.replicates import Replicates as Replicates
 from pmflib.surveys.design.replicates import find_stored_replicates as find_stored_replicates

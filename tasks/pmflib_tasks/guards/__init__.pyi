@@ -12,12 +12,15 @@ from pmflib_tasks.guards.dependence_guards import measure_young as measure_young
 from pmflib_tasks.guards.drift import MOST_LEVELS as MOST_LEVELS
 from pmflib_tasks.guards.drift import DriftTests as DriftTests
 from pmflib_tasks.guards.drift import LiveData as LiveData
+from pmflib_tasks.guards.drift import control_discoveries as control_discoveries
 from pmflib_tasks.guards.drift import find_added as find_added
 from pmflib_tasks.guards.drift import find_file_drift as find_file_drift
 from pmflib_tasks.guards.drift import find_pair_drift as find_pair_drift
+from pmflib_tasks.guards.drift import list_families as list_families
 from pmflib_tasks.guards.drift import measure_dependence as measure_dependence
 from pmflib_tasks.guards.drift import measure_drift as measure_drift
 from pmflib_tasks.guards.file_ledger import measure_empty as measure_empty
+from pmflib_tasks.guards.findings import GUARDS as GUARDS
 from pmflib_tasks.guards.findings import Finding as Finding
 from pmflib_tasks.guards.findings import Measurement as Measurement
 from pmflib_tasks.guards.findings import accept as accept
@@ -35,8 +38,10 @@ from pmflib_tasks.guards.identity_guards import measure_night as measure_night
 from pmflib_tasks.guards.quality import check_quality as check_quality
 from pmflib_tasks.guards.quality import read_findings as read_findings
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS as LEAST_SIBLINGS
+from pmflib_tasks.guards.row_guards import FileChange as FileChange
 from pmflib_tasks.guards.row_guards import bound_share as bound_share
 from pmflib_tasks.guards.row_guards import find_file_changes as find_file_changes
+from pmflib_tasks.guards.row_guards import find_new_columns as find_new_columns
 from pmflib_tasks.guards.row_guards import measure_rows as measure_rows
 from pmflib_tasks.guards.row_guards import measure_sizes as measure_sizes
 from pmflib_tasks.guards.stored_checks import FINDINGS as FINDINGS
