@@ -19,12 +19,15 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import grimp
 
+from pmflib.base.compiled.saved_code import FOLDER_VARIABLE, find_folder
 from pmflib.features import FEATURES
 from tests.choose_tests import Imports, choose, read_seconds
 
@@ -52,8 +55,10 @@ PAGES = {
     "three_steps": ("three-steps",),
 }
 """Pages of a feature whose name is not that of the feature."""
-TEST_SECONDS = 60.0
+TEST_SECONDS = 15.0
 """Of tests, one after another, beside each feature that is deleted."""
+PROCESSES = 2
+"""Features that are deleted at once, each in its own copy; and processes of the core's tests."""
 EVERYTHING = "all features"
 OF_THE_WHOLE = (
     *("benchmarks", "deploy", "docs", "examples", "faults", "fuzz", "hostile", "packaging"),
@@ -392,6 +397,17 @@ class Finding:
             f"{name:26}{self.n_lines:8}{len(self.arrows):8}{len(self.broken):8}{tests:>14}  {said}"
         )
 
+    def show(self) -> None:
+        """Print its rows of the table."""
+        print(self.describe(), flush=True)
+        if self.gone:
+            names = (each.removeprefix("pmflib.") for each in self.gone)
+            print(f"{'':26}  goes with it: {', '.join(names)}", flush=True)
+        if self.n_left_out:
+            print(f"{'':26}  left out: {self.n_left_out} test files that need it", flush=True)
+        for failed in self.tests.failed if self.tests else ():
+            print(f"{'':26}  failed: {failed}", flush=True)
+
     def _find_first(self) -> str:
         if self.arrows:
             first = next(iter(self.arrows))
@@ -443,7 +459,7 @@ def examine(
         needs = list_needs()
         kept = [each for each in files if not needs.get(each, set()) & {*gone}]
         found.n_left_out = len(files) - len(kept)
-        found.tests = run_tests(folder, kept, parallel)
+        found.tests = run_tests(folder, kept, parallel if is_all else 1)
         if is_all:
             (folder / "smoke").mkdir()
             smoke = _run(folder, [sys.executable, "-c", SMOKE], folder / "smoke")
@@ -457,6 +473,8 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(str(folder / top) for top in (".", "tasks", "flows"))
     environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    # copies with the same kernels share their machine code
+    environment.setdefault(FOLDER_VARIABLE, str(find_folder() or ""))
     return subprocess.run(
         command, cwd=cwd or folder, env=environment, capture_output=True, text=True
     )
@@ -542,7 +560,9 @@ def main() -> None:
         "--tests", action="store_true", help="List core tests that import features."
     )
     parser.add_argument("--seconds", type=float, default=TEST_SECONDS, help="Of tests by feature.")
-    parser.add_argument("--parallel", type=int, default=1, help="Processes of tests.")
+    parser.add_argument(
+        "--parallel", type=int, default=PROCESSES, help="Features at once, and processes of tests."
+    )
     given = parser.parse_args()
     if given.tests:
         needs = list_needs()
@@ -561,17 +581,14 @@ def main() -> None:
     options = {"only_imports": given.imports, "seconds": given.seconds, "parallel": given.parallel}
     print(f"{'feature':26}{'lines':>8}{'arrows':>8}{'broken':>8}{'tests p/f/n':>14}", flush=True)
     are_green = True
-    for features, title in jobs:
-        found = examine(features, title, graph, arrows, **options)
-        print(found.describe(), flush=True)
-        if found.gone:
-            names = (each.removeprefix("pmflib.") for each in found.gone)
-            print(f"{'':26}  goes with it: {', '.join(names)}", flush=True)
-        if found.n_left_out:
-            print(f"{'':26}  left out: {found.n_left_out} test files that need it", flush=True)
-        for failed in found.tests.failed if found.tests else ():
-            print(f"{'':26}  failed: {failed}", flush=True)
-        are_green &= found.is_green
+    single = [job for job in jobs if job[1] != EVERYTHING]
+    with ThreadPoolExecutor(max(1, given.parallel)) as pool:
+        findings = [pool.submit(examine, *job, graph, arrows, **options) for job in single]
+        # all features at once use the processes by themselves
+        rest = (examine(*job, graph, arrows, **options) for job in jobs if job not in single)
+        for found in chain((each.result() for each in findings), rest):
+            are_green &= found.is_green
+            found.show()
     sys.exit(not are_green)
 
 
