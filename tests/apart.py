@@ -55,7 +55,7 @@ PAGES = {
     "three_steps": ("three-steps",),
 }
 """Pages of a feature whose name is not that of the feature."""
-TEST_SECONDS = 15.0
+TEST_SECONDS = 5.0
 """Of tests, one after another, beside each feature that is deleted."""
 PROCESSES = 2
 """Features that are deleted at once, each in its own copy; and processes of the core's tests."""
