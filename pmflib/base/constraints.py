@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from types import UnionType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -118,9 +119,9 @@ class OneOf(NamedTuple):
 
     def explain(self, value: Any) -> str:
         """Return what to pass instead of a value, with a suggestion for a misspelt name."""
-        known = tuple(self.choices)
+        known = [*self.choices]
         near = suggest(value, [each for each in known if isinstance(each, str)])
-        return f"one of {known}{near}{self.hint and f', {self.hint}'}"
+        return f"one of {abridge_names(known, 12)}{near}{self.hint and f', {self.hint}'}"
 
 
 def check(
@@ -177,9 +178,7 @@ def check_shapes(
     hint: str = "",
     error: type[PmfError] = SchemaError,
     /,
-    *,
-    filled: bool = False,
-    **arrays: tuple[np.ndarray[Any, Any], tuple[int | str, ...]],
+    **arrays: tuple[Any, tuple[int | str, ...]],
 ) -> None:
     """Check the shapes of arrays, among which sizes of one name are equal.
 
@@ -189,8 +188,6 @@ def check_shapes(
         What to pass, for the message.
     error
         Class of the error.
-    filled
-        Whether named sizes must be at least 1.
     **arrays
         By name of the argument, the array and its sizes: numbers, or names such as "rank".
 
@@ -206,9 +203,7 @@ def check_shapes(
     found: dict[int | str, int] = {}
     for name, (array, sizes) in arrays.items():
         fits = array.ndim == len(sizes) and all(
-            found.setdefault(size, each) == each and (each or not filled)
-            if isinstance(size, str)
-            else size == each
+            found.setdefault(size, each) == each if isinstance(size, str) else size == each
             for size, each in zip(sizes, array.shape, strict=False)
         )
         if not fits:
@@ -252,14 +247,14 @@ def check_rows(n_rows: int, **columns: Any) -> None:
         If a column, by the name of its argument, has another number of rows; None has none.
     """
     for name, column in columns.items():
-        if column is not None and len(column) != n_rows:
-            raise PmfError(
-                f"{name} has {len(column)} rows and samples {n_rows}; pass one of each row"
-            )
+        own = n_rows if column is None else getattr(column, "n_rows", None)
+        own = len(column) if own is None else own
+        if own != n_rows:
+            raise PmfError(f"{name} has {own} rows and samples {n_rows}; pass one of each row")
 
 
 def check_type(
-    kind: type, hint: str, error: type[PmfError] = PmfError, /, **values: object
+    kind: type | UnionType, hint: str, error: type[PmfError] = PmfError, /, **values: object
 ) -> None:
     """Check the type of arguments.
 

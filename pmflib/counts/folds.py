@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from pmflib.base.arrays import IntArray, name_type
+from pmflib.base.constraints import check_shapes
 from pmflib.base.errors import SchemaError
 from pmflib.base.weights import WeightSums
 from pmflib.schema import Schema
@@ -50,10 +51,7 @@ class FoldedCounts:
 
     def __post_init__(self) -> None:
         expected = self.n_rows.size, *(self.schema.n_levels,) * self.ORDER
-        if self.tables.shape != expected:
-            raise SchemaError(
-                f"tables has shape {self.tables.shape}; the schema and n_rows require {expected}"
-            )
+        check_shapes("as schema and n_rows require", tables=(self.tables, expected))
 
     @classmethod
     def zero(cls, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> Self:

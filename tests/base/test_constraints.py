@@ -64,7 +64,7 @@ def test_values_within_a_constraint_are_accepted(constraint, value):
         (NONNEGATIVE, math.inf, "value is inf; pass a finite number of at least 0"),
         (FINITE, -math.inf, "value is -inf; pass a finite number"),
         (OneOf(("modal", "proportional")), "model", "did you mean ['modal']?"),
-        (OneOf((1, 2)), 3, "value is 3; pass one of (1, 2)"),
+        (OneOf((1, 2)), 3, "value is 3; pass one of [1, 2]"),
     ],
 )
 def test_other_values_are_refused_with_name_value_and_limit(constraint, value, words):
@@ -82,7 +82,7 @@ def test_the_first_entry_outside_an_interval_is_named():
     check_entries(NONNEGATIVE, table=np.ones((2, 2)), empty=np.empty(0))
     with pytest.raises(PmfError, match=r"table\[1, 0\] is nan; pass a finite number of at least 0"):
         check_entries(NONNEGATIVE, table=np.array([[1.0, 2.0], [np.nan, -1.0]]))
-    with pytest.raises(PmfError, match="share is -1.0; "):
+    with pytest.raises(PmfError, match=r"share is -1\.0; "):
         check_entries(NONNEGATIVE, share=np.array(-1.0))
 
 
@@ -97,8 +97,6 @@ def test_sizes_of_one_name_are_equal():
     with pytest.raises(RankError, match=r"prior has shape \(2, 1\), not \(rank,\)"):
         check_shapes("", RankError, prior=(np.ones((2, 1)), ("rank",)))
     check_shapes(prior=(np.ones(0), ("rank",)))
-    with pytest.raises(SchemaError, match="prior has shape"):
-        check_shapes(prior=(np.ones(0), ("rank",)), filled=True)
 
 
 def test_numbers_above_a_limit_of_memory_are_refused():

@@ -28,6 +28,7 @@ from pmflib.apps.crowd.pairs.annotator_model import (
 )
 from pmflib.apps.crowd.pairs.shrinkage import measure_agreement, update_crowd_model
 from pmflib.base.arrays import Arrays, FloatArray
+from pmflib.base.constraints import at_least, check
 from pmflib.base.defaults import Limits
 from pmflib.base.errors import PmfError
 from pmflib.base.methods import find_method
@@ -203,8 +204,8 @@ def plan_passes(
     PmfError
         If a limit is out of range, or the method cannot use the order of classes.
     """
-    if max_passes < 1 or not tol >= 0:
-        raise PmfError(f"max_passes is {max_passes}, tol {tol}; pass at least 1 and at least 0")
+    check(at_least(1), max_passes=max_passes)
+    check(at_least(0), tol=tol)
     chosen = find_method(CROWD_METHODS, method)
     if ordinal and method not in ORDINAL_METHODS:
         raise PmfError(

@@ -21,6 +21,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, Parameters, check_counts
 from pmflib.base.comparison import Comparison, ScoredCandidate, compare_candidates, compare_folds
+from pmflib.base.constraints import at_least, check
 from pmflib.base.defaults import RANKS_BY_PAIRS
 from pmflib.base.display.progress import reports_progress
 from pmflib.base.errors import PmfError, RankError
@@ -175,8 +176,7 @@ def _check(
         raise RankError(f"ranks is {ranks!r}; pass a list of ranks to compare, as range(1, 9)")
     if ranks is not None and (not ranks or min(ranks) < 1):
         raise RankError(f"ranks is {list(ranks)}; pass at least one rank, each at least 1")
-    if max_rank is not None and max_rank < 1:
-        raise RankError(f"max_rank is {max_rank}; pass at least 1")
+    check(at_least(1, also=(None,)), RankError, max_rank=max_rank)
     if not pseudo_counts or not all(0 <= each < math.inf for each in pseudo_counts):
         raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import Interval, OneOf, check, check_rows
 from pmflib.base.display.progress import report_step, working
 from pmflib.base.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
@@ -262,8 +263,7 @@ def class_regression(
         )
     if reference is None:
         reference = int(model.prior.argmax())
-    if not 0 <= reference < model.rank:
-        raise PmfError(f"reference is {reference}, outside [0, {model.rank})")
+    check(Interval(0, model.rank - 1), reference=reference)
     if penalised and correction != "ml":
         raise PmfError(
             f'penalised is True and correction is {correction!r}, whose weights may be negative; take correction="ml"'
@@ -347,8 +347,7 @@ def _read_column(
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     """Read a column of numbers as float64, NaN missing, or of texts as codes, with their levels."""
     column = as_arrow({name: values})[name].combine_chunks()
-    if len(column) != n_rows:
-        raise PmfError(f"{name} has {len(column)} rows and samples {n_rows}; pass one per sample")
+    check_rows(n_rows, **{name: column})
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64), None
@@ -602,10 +601,8 @@ def assign_rows(
 ) -> AssignedRows:
     """Check the arguments, and assign the rows to classes."""
     check_model_type("model", model, JointPMF)
-    if correction not in ("bch", "ml"):
-        raise PmfError(f"correction is {correction!r}; pass 'bch' or 'ml'")
-    if assignment not in ("modal", "proportional"):
-        raise PmfError(f"assignment is {assignment!r}; pass 'modal' or 'proportional'")
+    check(OneOf(("bch", "ml")), correction=correction)
+    check(OneOf(("modal", "proportional")), assignment=assignment)
     check_classes(model)
     codes = model.schema.encode(samples)
     n_rows, weights = len(codes), drawn.read_weights(len(codes))
