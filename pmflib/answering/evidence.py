@@ -22,7 +22,7 @@ from pmflib.answering.weighted_tables import (
 )
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.constraints import check_schemas, check_type
+from pmflib.base.constraints import check_rows, check_schemas, check_type
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.variance import Variance
 from pmflib.base.weights import WeightSums
@@ -122,10 +122,7 @@ class Evidence:
             )
         if design is not None:
             check_type(Variance, "pass a pmflib.surveys.SurveyDesign", design=design)
-            if design.n_rows != len(codes):
-                raise PmfError(
-                    f"data has {len(codes)} rows, and the design {design.n_rows}; pass a design of these rows"
-                )
+            check_rows(len(codes), design=design)
             counted = partial(count_designed, codes, schema, design)
             n_rows = round(design.weights.n_effective)
             is_effective = not design.is_simple

@@ -194,7 +194,7 @@ def count_stored_tables(
     by one, so that standard errors for independent rows are too small.
     """
     check(
-        Interval(0, closed="right", hint="seconds, to count all blocks", also=(None,)),
+        Interval(0, closed="right", hint="in seconds", also=(None,)),
         ConfigError,
         budget=budget,
     )

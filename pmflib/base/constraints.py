@@ -83,8 +83,8 @@ class Interval(NamedTuple):
                 )
         return (
             words
-            + "".join(f", or {each!r}" for each in self.also)
             + (self.hint and f", {self.hint}")
+            + "".join(f", or {each!r}" for each in self.also)
         )
 
 
@@ -120,7 +120,7 @@ class OneOf(NamedTuple):
     def explain(self, value: Any) -> str:
         """Return what to pass instead of a value, with a suggestion for a misspelt name."""
         known = [*self.choices]
-        near = suggest(value, [each for each in known if isinstance(each, str)])
+        near = suggest(value, map(str, known))
         return f"one of {abridge_names(known, 12)}{near}{self.hint and f', {self.hint}'}"
 
 
@@ -247,8 +247,7 @@ def check_rows(n_rows: int, **columns: Any) -> None:
         If a column, by the name of its argument, has another number of rows; None has none.
     """
     for name, column in columns.items():
-        own = n_rows if column is None else getattr(column, "n_rows", None)
-        own = len(column) if own is None else own
+        own = len(column) if hasattr(column, "__len__") else getattr(column, "n_rows", n_rows)
         if own != n_rows:
             raise PmfError(f"{name} has {own} rows and samples {n_rows}; pass one of each row")
 

@@ -286,5 +286,5 @@ def weigh_samples(
     if not isinstance(weight, Variance):
         weights = read_weights(weight, len(samples), decimals=decimals)
         return DenseBlock(samples.codes, weights.scale())
-    check_rows(len(samples), weight=weight)
+    check_rows(len(samples), design=weight)
     return DenseBlock(samples.codes, weight.weights.scale(), weight.dealt)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmflib.base.arrays import IntArray, check_row_order, check_whole, name_type, sum_pairs
+from pmflib.base.arrays import IntArray, check_row_order, name_type, sum_pairs
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.constraints import at_least, check
 from pmflib.base.display.progress import working
@@ -325,8 +325,7 @@ def count_pairs(
     >>> counts.to_dense().tolist()
     [[2, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 2]]
     """
-    check_whole("n_folds", n_folds)
-    check(at_least(1), SchemaError, n_folds=n_folds)
+    check(at_least(1, whole=True), SchemaError, n_folds=n_folds)
     if cardinalities is None and isinstance(codes, Iterator):
         raise SchemaError(
             "codes is an iterator over batches, from which no schema can be inferred: pass one, for example from "

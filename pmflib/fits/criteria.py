@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import Block, weigh_rows
-from pmflib.base.constraints import check_schemas, check_size
+from pmflib.base.constraints import at_least, check, check_schemas, check_size
 from pmflib.base.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.base.errors import PmfError
 from pmflib.counts.pair_counts import PairCounts
@@ -296,8 +296,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
     tables = np.where(owners[:, None] < owners, counts.tables, 0)
     tables = tables[tables.any(axis=(1, 2))]
-    if len(tables) < 2:
-        raise PmfError(f"counts has {len(tables)} folds with pairs; count with n_folds=16")
+    check(at_least(2, "count with n_folds=16"), **{"number of folds with pairs": len(tables)})
     logs = np.log(np.maximum((model.factors * model.prior) @ model.factors.T, FLOOR))
     total = tables.sum(axis=0)
     scores = np.array([_take_score(model, table + table.T) for table in tables])

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import check_model_type, check_row_order
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.constraints import Interval, at_least, check, check_type
+from pmflib.base.constraints import Interval, OneOf, at_least, check, check_type
 from pmflib.base.defaults import Limits
 from pmflib.base.display.progress import reports_progress
 from pmflib.base.errors import PmfError, RankError, SchemaError
@@ -377,11 +377,9 @@ def _check_options(
         check_can_start(model)
         if members > 1:
             raise PmfError(f"members is {members} and a model is given; pass a rank instead")
-    if members > 1 and start not in ("auto", *MEMBER_START_METHODS):
-        raise PmfError(
-            f"members is {members} and start is {start!r}, which gives equal starts; use one of "
-            f"{('auto', *MEMBER_START_METHODS)}"
-        )
+    if members > 1:
+        known = ("auto", *MEMBER_START_METHODS)
+        check(OneOf(known, "as starts of members must differ"), start=start)
     if dependence is not None:
         choose_kinds(dependence)
 

@@ -15,12 +15,12 @@ from pmflib.base.arrays import (
     BoolArray,
     FloatArray,
     IntArray,
-    check_whole,
     sum_blocks,
 )
 from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.constraints import (
     NONNEGATIVE,
+    Interval,
     at_least,
     check,
     check_entries,
@@ -580,7 +580,7 @@ class Mixture(Summarised):
         SchemaError, PmfError
             As `condition` does.
         """
-        check_whole("n_rows", n_rows)
+        check(Interval(whole=True), n_rows=n_rows)
         model = self.condition(given) if given else self
         return model._draw(n_rows, np.random.default_rng(rng))
 

@@ -95,11 +95,8 @@ def published_factors(
     factors /= factors.sum(axis=1, keepdims=True)
     if separability is not None:
         check(OneOf(SEPARABILITY), separability=separability)
-        if n_variables < 4 or n_levels_each < rank:
-            raise SchemaError(
-                f"separability needs n_variables >= 4 and n_levels_each >= rank, got "
-                f"{n_variables}, {n_levels_each} and rank {rank}: enlarge them or pass None"
-            )
+        check(at_least(4), SchemaError, n_variables=n_variables)
+        check(at_least(rank, "or separability None"), SchemaError, n_levels_each=n_levels_each)
         _make_separable(factors[rng.integers(3, n_variables)], SEPARABILITY[separability])
     return np.full(rank, 1 / rank), factors.reshape(-1, rank)
 

@@ -71,20 +71,15 @@ def _cumulate(weights: FloatArray) -> FloatArray:
 
 def _code_dtype(offsets: IntArray) -> type[np.int8] | type[np.int16]:
     largest = int(np.diff(offsets).max())
-    if largest > np.iinfo(np.int16).max:
-        raise SchemaError(
-            f"a variable has {largest} levels, more than {np.iinfo(np.int16).max}: merge levels"
-        )
+    wanted = Interval(most=np.iinfo(np.int16).max, hint="merge levels")
+    check(wanted, SchemaError, **{"number of levels": largest})
     return np.int8 if largest <= np.iinfo(np.int8).max else np.int16
 
 
 def _observed_shares(observed: float | FloatArray, n_variables: int) -> FloatArray:
     shares = np.asarray(observed, np.float64)
-    if shares.shape not in ((), (n_variables,)):
-        raise SchemaError(
-            f"observed has shape {shares.shape}: pass one number or one per variable, "
-            f"shape ({n_variables},)"
-        )
+    if shares.ndim:
+        check_shapes("or pass one number", observed=(shares, (n_variables,)))
     check_entries(Interval(0, 1), observed=shares)
     return np.broadcast_to(shares, (n_variables,))
 

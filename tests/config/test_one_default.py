@@ -28,10 +28,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("section", "function"),
-    [pytest.param(*pair, id="-".join(each.__name__ for each in pair)) for pair in PAIRS],
-)
+@pytest.mark.parametrize(("section", "function"), PAIRS)
 def test_options_of_one_name_have_one_default(section, function):
     defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
     shared = [

@@ -28,9 +28,8 @@ from pmflib.apps.crowd.pairs.annotator_model import (
 )
 from pmflib.apps.crowd.pairs.shrinkage import measure_agreement, update_crowd_model
 from pmflib.base.arrays import Arrays, FloatArray
-from pmflib.base.constraints import at_least, check
+from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.defaults import Limits
-from pmflib.base.errors import PmfError
 from pmflib.base.methods import find_method
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint
@@ -207,10 +206,8 @@ def plan_passes(
     check(at_least(1), max_passes=max_passes)
     check(at_least(0), tol=tol)
     chosen = find_method(CROWD_METHODS, method)
-    if ordinal and method not in ORDINAL_METHODS:
-        raise PmfError(
-            f"ordinal is true, and method {method!r} does not use the order of classes; pass one of {ORDINAL_METHODS}"
-        )
+    if ordinal:
+        check(OneOf(ORDINAL_METHODS, "as ordinal is true"), method=method)
     if chosen.family != "passes":
         return plan_dawid_skene(max_passes, tol)
     plan: CrowdPassPlan = chosen.load()(max_passes, tol)

@@ -186,11 +186,8 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         """Check strategy and number of draws."""
         check(OneOf(STRATEGIES), strategy=self.strategy)
         check(at_least(1, whole=True), draws=self.draws)
-        if self.draws > 1 and self.strategy != "draw":
-            raise PmfError(
-                f"draws is {self.draws} and strategy is {self.strategy!r}, which gives one table; give "
-                "strategy='draw', or leave draws out"
-            )
+        if self.draws > 1:
+            check(OneOf(("draw",), "or leave draws out"), strategy=self.strategy)
 
     def _fill(self, table: UserTable, gaps: BoolArray, chosen: dict[int, list[Any]]) -> Any:
         """Fill the gaps of each variable and return a table of the requested type."""

@@ -24,7 +24,7 @@ from pmflib.base.arrays import (
     repeat_blocks,
 )
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.constraints import OneOf, check, check_rows
+from pmflib.base.constraints import OneOf, at_least, check, check_rows
 from pmflib.base.display.drawing import Axes
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.display.summary import (
@@ -520,10 +520,7 @@ def _read_groups(group: object, n_rows: int) -> tuple[IntArray, tuple[str, ...]]
     values = as_arrow({"group": group})["group"].to_pylist()
     check_rows(n_rows, group=values)
     names = tuple(sorted({str(each) for each in values if each is not None}))
-    if len(names) < 2:
-        raise PmfError(
-            f"group has {len(names)} names; groups are compared where there are two at least"
-        )
+    check(at_least(2), **{"number of groups": len(names)})
     places = {name: place for place, name in enumerate(names)}
     return np.array([-1 if each is None else places[str(each)] for each in values]), names
 

@@ -14,7 +14,6 @@ from pmflib.base.arrays import (
     FloatArray,
     IntArray,
     Parameters,
-    check_whole,
     list_owners,
     normalise_blocks,
     spread_evenly,
@@ -468,7 +467,7 @@ class TransitionModel(Summarised):
         -------
         Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing.
         """
-        check_whole("n_rows", n_rows)
+        check(Interval(whole=True), n_rows=n_rows)
         rng = np.random.default_rng(rng)
         codes = np.empty((n_rows, self.schema.n_variables), self.schema.code_dtype)
         states = np.zeros(n_rows, np.int64)

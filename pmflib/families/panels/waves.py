@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.base.arrays import IntArray, check_whole
-from pmflib.base.constraints import OneOf, check
+from pmflib.base.arrays import IntArray
+from pmflib.base.constraints import Interval, OneOf, check
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.texts import abridge_names
 from pmflib.schema import Schema
@@ -101,7 +101,7 @@ def list_names(
 ) -> tuple[tuple[str | None, ...], ...]:
     """List the columns of each wave, given names or the number of waves: see `Waves.find`."""
     if isinstance(waves, int | np.integer):
-        check_whole("waves", waves)
+        check(Interval(whole=True), waves=waves)
         if waves < 1 or len(columns) % waves:
             raise PmfError(
                 f"waves is {waves} and there are {len(columns)} variables; pass a number of waves that divides it, or "

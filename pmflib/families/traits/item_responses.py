@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, check_row_order, check_whole, spread_pairs
+from pmflib.base.arrays import FloatArray, IntArray, check_row_order, spread_pairs
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.constraints import NONNEGATIVE, Interval, check, check_type
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
@@ -149,7 +149,7 @@ def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: flo
     """Refuse options that are out of range."""
     wanted = Interval(1, max(GRIDS), whole=True, hint="or more by pmflib.families.fit_traits")
     check(wanted, n_traits=n_traits)
-    check_whole("max_passes", max_passes)
+    check(Interval(whole=True), max_passes=max_passes)
     Limits(max_passes, tol).check()
     check(NONNEGATIVE, pseudo_count=pseudo_count)
 

@@ -15,7 +15,6 @@ from pmflib.base.arrays import (
     IntArray,
     Parameters,
     check_row_order,
-    check_whole,
     normalise_blocks,
 )
 from pmflib.base.blocks import DenseBlock, weigh_rows
@@ -171,8 +170,7 @@ def likelihood_ratio_test(
     Jeffries (2003), Biometrika 90(4).
     """
     check_rank(rank)
-    check_whole("draws", draws)
-    check(at_least(0), draws=draws)
+    check(at_least(0, whole=True), draws=draws)
     if isinstance(samples, StoredSamples):
         raise PmfError(
             "samples is stored; tests of the rank take samples in memory: samples.read_codes()"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pmflib.base.arrays import FloatArray
-from pmflib.base.constraints import Interval, check, check_entries, check_shapes
+from pmflib.base.constraints import Interval, at_least, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 
 
@@ -109,10 +109,8 @@ def pool(
     each, squares = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
     complete = np.asarray(dof, np.float64)
     check_shapes("pass a variance for every estimate", PmfError, variances=(squares, each.shape))
-    if each.ndim < 1 or len(each) < 2:
-        raise PmfError(
-            f"estimates has shape {each.shape}; pass those of at least 2 imputed tables, along the first axis"
-        )
+    n_tables = len(each) if each.ndim else 0
+    check(at_least(2, "along the first axis"), **{"number of estimates": n_tables})
     check_entries(Interval(0, hint="the squares of errors"), variances=squares)
     check_entries(Interval(0, closed="right"), dof=complete)
     check(Interval(0, 1, "neither", "as 0.95"), level=level)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, check_whole
+from pmflib.base.arrays import FloatArray
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.constraints import Interval, OneOf, at_least, check
 from pmflib.base.errors import PmfError, RankError
@@ -58,7 +58,7 @@ class SampleSize:
 
     def find_error(self, n_rows: int) -> float:
         """Root mean square error that a number of rows, at least 1, leaves."""
-        check_whole("n_rows", n_rows)
+        check(Interval(whole=True), n_rows=n_rows)
         return self.of_one_row / math.sqrt(max(n_rows, 1))
 
     def __str__(self) -> str:

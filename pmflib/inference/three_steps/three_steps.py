@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.constraints import Interval, OneOf, check, check_rows
+from pmflib.base.constraints import Interval, OneOf, at_least, check, check_rows
 from pmflib.base.display.progress import report_step, working
 from pmflib.base.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
@@ -257,17 +257,12 @@ def class_regression(
     check_row_order(samples, covariates=covariates, weight=weight, design=design, fitted=fitted)
     drawn = read_draws(weight, design, fitted)
     first = assign_rows(model, samples, assignment, correction, drawn)
-    if model.rank == 1:
-        raise PmfError(
-            "model has one class, which no covariate can predict; pass a model of two at least"
-        )
+    check(at_least(2, "as no covariate predicts a single class"), rank=model.rank)
     if reference is None:
         reference = int(model.prior.argmax())
     check(Interval(0, model.rank - 1), reference=reference)
-    if penalised and correction != "ml":
-        raise PmfError(
-            f'penalised is True and correction is {correction!r}, whose weights may be negative; take correction="ml"'
-        )
+    if penalised:
+        check(OneOf(("ml",), "as other weights may be negative"), correction=correction)
     matrix, names, owners = _read_covariates(covariates, first.n_rows)
     own = first.keep(matrix, "all covariates")
     taken = matrix[first.rows[own]]
@@ -435,15 +430,7 @@ class RowDraws:
 
     def read_weights(self, n_rows: int) -> FloatArray:
         """Read the weights of the rows."""
-        sizes = {
-            "design": n_rows if self.design is None else self.design.n_rows,
-            "fitted": n_rows if self.fitted is None else self.fitted.size,
-        }
-        for name, own in sizes.items():
-            if own != n_rows:
-                raise PmfError(
-                    f"{name} is of {own} rows and samples has {n_rows}; pass one of each row"
-                )
+        check_rows(n_rows, design=self.design, fitted=self.fitted)
         if self.design is None:
             return read_shares(self.weight, n_rows)
         scaled = self.design.weights.scale()
