@@ -396,9 +396,10 @@ def _choose_items(
     schema: Schema, requested: Recommendations, n_ratings: IntArray | None
 ) -> IntArray:
     """Return the positions of the candidates, in the order of the schema."""
+    known = OneOf(dict.fromkeys(schema.names))
     for argument, names in (("items", requested.items or ()), ("exclude", requested.not_items)):
         for name in names:
-            check(OneOf(schema.names), SchemaError, **{argument: name})
+            check(known, SchemaError, **{argument: name})
     wanted = {*(schema.names if requested.items is None else requested.items)}
     unwanted = {*requested.not_items}
     able = np.array([name in wanted and name not in unwanted for name in schema.names])
@@ -450,9 +451,10 @@ def _weigh_levels(schema: Schema, items: IntArray, value: str) -> tuple[FloatArr
 def _number_groups(schema: Schema, groups: Sequence[tuple[str, str]]) -> IntArray:
     """Number the groups of variables: int32 (n_variables,), -1 without a group."""
     numbers: dict[str, int] = {}
+    known = OneOf(dict.fromkeys(schema.names))
     found = np.full(schema.n_variables, -1, np.int32)
     for name, group in groups:
-        check(OneOf(schema.names), SchemaError, groups=name)
+        check(known, SchemaError, groups=name)
         found[schema.position(name)] = numbers.setdefault(group, len(numbers))
     return found
 
