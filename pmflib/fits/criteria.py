@@ -296,7 +296,10 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
     tables = np.where(owners[:, None] < owners, counts.tables, 0)
     tables = tables[tables.any(axis=(1, 2))]
-    check(at_least(2, "count with n_folds=16"), **{"number of folds with pairs": len(tables)})
+    check(
+        at_least(2, "count with n_folds=16"),
+        **{"number of folds with pairs in counts": len(tables)},
+    )
     logs = np.log(np.maximum((model.factors * model.prior) @ model.factors.T, FLOOR))
     total = tables.sum(axis=0)
     scores = np.array([_take_score(model, table + table.T) for table in tables])

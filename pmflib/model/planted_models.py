@@ -95,7 +95,7 @@ def published_factors(
     factors /= factors.sum(axis=1, keepdims=True)
     if separability is not None:
         check(OneOf(SEPARABILITY), separability=separability)
-        check(at_least(4), SchemaError, n_variables=n_variables)
+        check(at_least(4, "or separability None"), SchemaError, n_variables=n_variables)
         check(at_least(rank, "or separability None"), SchemaError, n_levels_each=n_levels_each)
         _make_separable(factors[rng.integers(3, n_variables)], SEPARABILITY[separability])
     return np.full(rank, 1 / rank), factors.reshape(-1, rank)

@@ -129,7 +129,7 @@ def select_rank(
         counts = narrow_counts(counts, kept)
     folds = [RankFold.of_round(split) for split in hold_out_rounds(counts, N_ROUNDS)]
     wanted = at_least(2, "count with n_folds=16, or pass a rank")
-    check(wanted, **{"number of folds with pairs": len(folds)})
+    check(wanted, **{"number of folds with pairs in counts": len(folds)})
     schema = counts.schema
     limit = max_rank or schema.max_pairs_rank
     grid = make_rank_grid(limit) if ranks is None else sorted(set(ranks))
