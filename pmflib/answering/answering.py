@@ -31,6 +31,7 @@ from pmflib.answering.support import (
     list_support_requests,
 )
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.constraints import Interval, OneOf, check, check_size
 from pmflib.base.errors import MemoryPlanError, PmfError
 from pmflib.base.texts import list_near
 from pmflib.base.variance import Variance
@@ -128,20 +129,16 @@ def answer_bound(
     shift: float | None = None,
 ) -> Answer:
     """Do `ask` for a question that is already bound to a schema."""
-    if source not in ("both", "counts", "model"):
-        raise PmfError(f"source is {source!r}; pass 'both', 'counts' or 'model'")
-    if not 0 < level < 1:
-        raise PmfError(f"level is {level}; pass a share between 0 and 1, as 0.95")
-    if shift is not None and not 0 <= shift <= 1:
-        raise PmfError(f"shift is {shift}; pass a change of probability between 0 and 1, as 0.1")
+    check(OneOf(("both", "counts", "model")), source=source)
+    check(Interval(0, 1, "neither", "as 0.95"), level=level)
+    check(Interval(0, 1, hint="a change of probability, as 0.1", also=(None,)), shift=shift)
     if source == "counts" and evidence is None:
         raise PmfError("source is 'counts', and there are none; pass the samples, or 'model'")
     weighed = _Weighed(model, bound, evidence, source, top)
     numbers = weighed.measure()
-    if numbers.size > MAX_ROWS:
-        raise MemoryPlanError(
-            f"the answer has {numbers.size:,} rows, above {MAX_ROWS:,}; name fewer variables, or ask for argmax"
-        )
+    check_size(
+        numbers.size, MAX_ROWS, "rows in the answer", "name fewer variables, or ask for argmax"
+    )
     errors, intervals = weighed.find_errors(numbers, level)
     doubts = [*_say_others(bound), *weighed.doubts]
     support: Support | None = None

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.constraints import at_least, check, check_distinct
 from pmflib.base.errors import MemoryPlanError, PmfError
 from pmflib.model.conditions import Given
 from pmflib.model.mixture import Mixture
@@ -97,10 +98,8 @@ def find_most_likely(
     Best-first search. The upper bound of a partial combination is the mixture in which each remaining variable has its
     largest factor in each state. The variables with most information about the state come first.
     """
-    if top < 1 or not positions or len(set(positions)) < len(positions):
-        raise PmfError(
-            f"top is {top} and positions {list(positions)}: pass at least 1, and each position once"
-        )
+    check(at_least(1), top=top, **{"number of positions": len(positions)})
+    check_distinct(positions, "positions are", PmfError)
     sizes = [int(model.schema.cardinalities[position]) for position in positions]
     if math.prod(sizes) <= FEW_CELLS:
         pmf = model.marginal(positions)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.constraints import Interval, check, check_distinct
 from pmflib.base.errors import SchemaError
 from pmflib.cluster.clients import find_memory
 from pmflib.cluster.memory import MemoryPlan
@@ -65,14 +66,8 @@ class TableRequest:
         given = tuple(
             sorted((int(j), tuple(sorted({*map(int, codes)}))) for j, codes in self.given)
         )
-        if len(set(targets)) < len(targets):
-            raise SchemaError(
-                f"targets is {targets}: a position is repeated; give each position once"
-            )
-        if len({position for position, _ in given}) < len(given):
-            raise SchemaError(
-                f"given is {given}: a position is repeated; pass the codes that both conditions allow"
-            )
+        check_distinct(targets, "targets are positions")
+        check_distinct([position for position, _ in given], "given has positions")
         if empty := [position for position, codes in given if not codes]:
             raise SchemaError(
                 f"given[{empty[0]}] is empty; pass at least one code, or omit this condition"
@@ -277,17 +272,12 @@ def _count_numbers(numbers: IntArray, n_numbers: int) -> IntArray:
 def _check_request(request: TableRequest, schema: Schema) -> None:
     n_variables = schema.n_variables
     for position in sorted(request.positions):
-        if not 0 <= position < n_variables:
-            raise SchemaError(
-                f"a request names position {position}; the schema has {n_variables} variables, 0 to {n_variables - 1}"
-            )
+        check(Interval(0, n_variables - 1), SchemaError, position=position)
     for position, codes in request.given:
         variable = schema[position]
-        if codes[0] < 0 or codes[-1] >= variable.cardinality:
-            raise SchemaError(
-                f"given[{position}] has codes {codes}; those of variable {variable.name!r} are 0 to "
-                f"{variable.cardinality - 1}, and missing is not one of them"
-            )
+        wanted = Interval(0, variable.cardinality - 1, hint="and missing is none of them")
+        for code in codes:
+            check(wanted, SchemaError, **{f"given[{position}]": code})
 
 
 def count_tables(

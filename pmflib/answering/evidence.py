@@ -22,7 +22,8 @@ from pmflib.answering.weighted_tables import (
 )
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import PmfError, SchemaError, StoreError
+from pmflib.base.constraints import check_rows, check_schemas, check_type
+from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.variance import Variance
 from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client
@@ -97,10 +98,7 @@ class Evidence:
         if isinstance(data, PairCounts):
             if design is not None:
                 raise PmfError("design is given and data are counts; pass the samples")
-            if data.schema.digest != schema.digest:
-                raise SchemaError(
-                    "model and counts are of different schemas; take both from one run"
-                )
+            check_schemas(model=schema, counts=data)
             counts, sums = data.to_samples(), data.weights
             is_weighted = sums is not None and not sums.are_equal(int(data.n_rows.sum()))
             if "raked" in model.origin and not is_weighted:
@@ -123,14 +121,8 @@ class Evidence:
                 "margins)"
             )
         if design is not None:
-            if not isinstance(design, Variance):
-                raise PmfError(
-                    f"design is of type {type(design).__name__}; pass a pmflib.surveys.SurveyDesign"
-                )
-            if design.n_rows != len(codes):
-                raise PmfError(
-                    f"data has {len(codes)} rows, and the design {design.n_rows}; pass a design of these rows"
-                )
+            check_type(Variance, "pass a pmflib.surveys.SurveyDesign", design=design)
+            check_rows(len(codes), design=design)
             counted = partial(count_designed, codes, schema, design)
             n_rows = round(design.weights.n_effective)
             is_effective = not design.is_simple

@@ -11,7 +11,8 @@ import numpy as np
 
 from pmflib.answering.question import BoundQuestion
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
-from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.constraints import Interval, check
+from pmflib.base.errors import SchemaError
 from pmflib.model.conditions import Conditions, Given, encode_conditions
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema, Variable
@@ -284,8 +285,7 @@ def quantile(model: PMF, variable: str | int, share: float, given: Given | None 
     PmfError
         If the share is outside (0, 1), or the conditions have probability 0.
     """
-    if not 0 < share < 1:
-        raise PmfError(f"share is {share}; pass a number between 0 and 1, 0.5 for the median")
+    check(Interval(0, 1, "neither", "0.5 for the median"), share=share)
     position = model.schema.position(variable)
     order = sort_levels(model.schema[position])
     cumulated = np.cumsum(model.marginal([position], given)[order])

@@ -15,6 +15,7 @@ import numpy as np
 from pmflib.answering.conditional_tables import PlannedTable, TablePlan, TableRequest, add_cells
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block, concatenate_blocks
+from pmflib.base.constraints import Interval, check
 from pmflib.base.errors import ConfigError
 from pmflib.base.hashing import mix_hashes
 from pmflib.base.machine import count_processors
@@ -192,8 +193,11 @@ def count_stored_tables(
     Drawn blocks are a cluster sample: rows of a block often come from one file and are more alike than rows drawn one
     by one, so that standard errors for independent rows are too small.
     """
-    if budget is not None and not budget > 0:
-        raise ConfigError(f"budget is {budget}; pass seconds above 0, or None to count all blocks")
+    check(
+        Interval(0, closed="right", hint="in seconds", also=(None,)),
+        ConfigError,
+        budget=budget,
+    )
     plan = TablePlan.make(schema, requests)
     filled, costs, chosen = _choose_blocks(references, plan, budget, digest)
     blocks = restore_units(filled[position] for position in chosen)

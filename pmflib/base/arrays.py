@@ -183,18 +183,6 @@ def check_model_type(name: str, model: object, kind: type) -> None:
     raise PmfError(f"{name} is {name_type(model)}; {remedy}")
 
 
-def check_whole(name: str, number: object) -> None:
-    """Check that an argument is an integer.
-
-    Raises
-    ------
-    PmfError
-        If it is not.
-    """
-    if isinstance(number, bool) or not isinstance(number, int | np.integer):
-        raise PmfError(f"{name} is {number!r}, {name_type(number)}; pass a whole number")
-
-
 def check_row_order(samples: object, **columns: object) -> None:
     """Check that columns given apart from a table do not have its rows in another order: rows are matched by position.
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pmflib.base.errors import PmfError
+from pmflib.base.constraints import at_least, check
 
 DEFAULT_PSEUDO_COUNT = 1.0
 """Used if no data can be held out, and the first candidate otherwise: one extra sample per level, as in the rule of
@@ -76,9 +76,8 @@ class Limits(NamedTuple):
         PmfError
             If one of them is below its minimum.
         """
-        for name, least in (("max_passes", 0), ("tol", 0), ("patience", 1)):
-            if not (value := getattr(self, name)) >= least:
-                raise PmfError(f"{name} is {value}; pass at least {least}")
+        check(at_least(0), max_passes=self.max_passes, tol=self.tol)
+        check(at_least(1), patience=self.patience)
 
 
 LIMITS = Limits()

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
+from pmflib.base.constraints import OneOf, check
 from pmflib.base.errors import PmfError
 from pmflib.base.methods import Method, find_method, load_name
 from pmflib.base.options import option
-from pmflib.base.texts import suggest
 
 MethodChoice: TypeAlias = str | Mapping[str, Any]
 """Name of a method, or a mapping with its ``name`` and options."""
@@ -65,10 +65,7 @@ def configure_method(table: Mapping[str, Method], choice: MethodChoice) -> tuple
     known = {each.name: each for each in fields(kind)}
     hints = get_type_hints(kind)
     for name, value in given.items():
-        if name not in known:
-            raise PmfError(
-                f"method {method.name!r} has no option {name!r}{suggest(name, known)}; pass one of {', '.join(known)}"
-            )
+        check(OneOf(known), **{f"option of method {method.name!r}": name})
         given[name] = _check(f"{method.name}.{name}", value, hints[name], known[name].metadata)
     return method, kind(**given)
 
@@ -82,8 +79,8 @@ def _check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
         If it is none of the allowed values, or no number within the limits.
     """
     allowed = get_args(hint) if get_origin(hint) is Literal else ()
-    if allowed and value not in allowed:
-        raise PmfError(f"{name} is {value!r}; pass one of {allowed}")
+    if allowed:
+        check(OneOf(allowed), **{name: value})
     if hint in (int, float):
         number = not isinstance(value, bool) and isinstance(value, (int, float))
         if not number or not math.isfinite(value) or (hint is int and value != int(value)):

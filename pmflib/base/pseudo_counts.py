@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.base.arrays import FLOOR, FloatArray, IntArray, Parameters, name_type, repeat_blocks
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray, Parameters, repeat_blocks
 from pmflib.base.comparison import Comparison
-from pmflib.base.errors import PmfError, RankError, RankWarning, SchemaError
+from pmflib.base.constraints import NONNEGATIVE, at_least, check, check_entries, check_shapes
+from pmflib.base.errors import RankError, RankWarning, SchemaError
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,39 +63,29 @@ def check_start(initial: Parameters, n_levels: int) -> None:
         If an entry is negative or not finite.
     """
     prior, factors = initial
-    if prior.ndim != 1 or not prior.size or factors.shape != (n_levels, prior.size):
-        raise SchemaError(
-            f"initial has shapes {prior.shape} and {factors.shape}, not (rank,) and "
-            f"({n_levels}, rank); take both from one model of these variables"
-        )
-    check_nonnegative("initial prior", prior, prior.shape)
-    check_nonnegative("initial factors", factors, factors.shape)
+    check_shapes(
+        "take both from one model of these variables",
+        prior=(prior, ("rank",)),
+        factors=(factors, (n_levels, "rank")),
+    )
+    check(at_least(1), SchemaError, rank=prior.size)
+    check_entries(NONNEGATIVE, prior=prior, factors=factors)
 
 
 def check_nonnegative(name: str, array: FloatArray | IntArray, shape: tuple[int, ...]) -> None:
     """Check the shape of an array and that its entries are finite and non-negative."""
-    if array.shape != shape:
-        raise SchemaError(f"{name} has shape {array.shape}, not {shape}")
-    if not (np.isfinite(array) & (array >= 0)).all():
-        raise PmfError(
-            f"{name} contains a negative or non-finite entry; pass numbers of at least 0"
-        )
+    check_shapes(**{name: (array, shape)})
+    check_entries(NONNEGATIVE, **{name: array})
 
 
 def check_limits(max_iter: int, tol: float) -> None:
     """Check the limit of iterations and the tolerance."""
-    if max_iter < 0:
-        raise PmfError(f"max_iter is {max_iter}; pass at least 0")
-    if not tol >= 0:
-        raise PmfError(f"tol is {tol}; pass at least 0")
+    check(at_least(0), max_iter=max_iter, tol=tol)
 
 
 def check_rank(rank: int) -> None:
     """Check that the rank is an integer of at least 1."""
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
-        raise RankError(f"rank is {rank!r}, {name_type(rank)}; pass a whole number")
-    if rank < 1:
-        raise RankError(f"rank is {rank}, below 1; pass at least one latent state")
+    check(at_least(1, "the number of latent states", whole=True), RankError, rank=rank)
 
 
 def warn_of_rank(rank: int, n_rows: int) -> None:
@@ -144,8 +134,7 @@ class PseudoCounts:
         PmfError
             If ``pseudo_count`` is negative or not finite.
         """
-        if not 0 <= pseudo_count < math.inf:
-            raise PmfError(f"pseudo_count is {pseudo_count}; pass a pseudo-count of at least 0")
+        check(NONNEGATIVE, pseudo_count=pseudo_count)
         sizes = np.diff(offsets)
         levels = pseudo_count * singles * repeat_blocks(sizes, offsets)
         return cls(levels, pseudo_count * float(sizes.mean()))

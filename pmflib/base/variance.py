@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import at_least, check, check_rows, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.base.hashing import mix_hashes
 from pmflib.base.replicate_weights import ReplicateWeights, group_units
@@ -241,10 +242,10 @@ def check_replicates(replicates: Any) -> FloatArray:
         found = np.asarray(replicates, np.float64)
     except (TypeError, ValueError):
         raise PmfError("replicates has something that is no number; pass numbers") from None
-    if found.ndim != 2 or found.shape[1] < 2:
-        raise PmfError(
-            f"replicates has shape {found.shape}; pass (n_rows, n_replicates), two at least"
-        )
+    check_shapes(
+        "pass two replicates at least", PmfError, replicates=(found, ("n_rows", "n_replicates"))
+    )
+    check(at_least(2), n_replicates=found.shape[1])
     bad = np.argwhere(~(np.isfinite(found) & (found >= 0)))
     if len(bad):
         row, column = bad[0].tolist()
@@ -285,8 +286,5 @@ def weigh_samples(
     if not isinstance(weight, Variance):
         weights = read_weights(weight, len(samples), decimals=decimals)
         return DenseBlock(samples.codes, weights.scale())
-    if len(samples) != weight.n_rows:
-        raise PmfError(
-            f"samples has {len(samples)} rows, and the design {weight.n_rows}; pass a design of these rows"
-        )
+    check_rows(len(samples), design=weight)
     return DenseBlock(samples.codes, weight.weights.scale(), weight.dealt)

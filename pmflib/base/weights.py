@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, name_type
+from pmflib.base.constraints import Interval, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 
 MOST_DECIMALS = 6
@@ -178,8 +179,7 @@ def read_weights(
         of weights is not that of the rows; if their sum, in units, is not below 2**63.
     """
     values = _read_numbers(weight, n_rows, name)
-    if decimals is not None and not 0 <= decimals <= 18:
-        raise PmfError(f"weight_decimals is {decimals}; give 0 to 18")
+    check(Interval(0, 18, also=(None,)), weight_decimals=decimals)
     bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
     if bad.size:
         row = int(bad[0])
@@ -215,8 +215,7 @@ def read_shares(weight: object | None, n_rows: int) -> FloatArray:
     if weight is None:
         return np.ones(n_rows)
     weights = _read_numbers(weight, n_rows, "weight")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise PmfError("weight has a value that is missing or below 0; give 0 to leave a row out")
+    check_entries(Interval(0, closed="left", hint="0 to leave a row out"), weight=weights)
     return weights
 
 
@@ -229,10 +228,7 @@ def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
         raise PmfError(
             f"{name} is {name_type(weight)}, which is not a number for each row; pass an array or a column of numbers"
         ) from None
-    if values.shape != (n_rows,):
-        raise PmfError(
-            f"{name} has shape {values.shape}; pass one number for each of {n_rows} rows"
-        )
+    check_shapes("pass one number for each row", PmfError, **{name: (values, (n_rows,))})
     if np.iscomplexobj(values):
         raise PmfError(f"{name} has complex numbers; pass a real number for each row")
     return values

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, sum_blocks, sum_pairs
+from pmflib.base.constraints import check_shapes
 from pmflib.base.display.drawing import (
     FAINT,
     MAIN,
@@ -50,8 +51,7 @@ def plot_missingness(
         If matplotlib is not installed, or names and shares have different lengths.
     """
     missing = 100 * np.asarray(shares, np.float64)
-    if missing.shape != (len(names),):
-        raise PmfError(f"shares has shape {missing.shape}; {len(names)} names need ({len(names)},)")
+    check_shapes("pass one for each name", PmfError, shares=(missing, (len(names),)))
     order = np.argsort(-missing, kind="stable")
     # ensure that small shares remain visible
     top = 100 if missing.max(initial=0) > 40 else max(1.2 * missing.max(initial=0), 1)

@@ -8,7 +8,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pmflib.base.arrays import IntArray, name_type
+from pmflib.base.arrays import IntArray
+from pmflib.base.constraints import (
+    OneOf,
+    check,
+    check_distinct,
+    check_schemas,
+    check_shapes,
+    check_type,
+)
 from pmflib.base.errors import SchemaError
 from pmflib.base.weights import WeightSums
 from pmflib.schema import Schema
@@ -50,10 +58,7 @@ class FoldedCounts:
 
     def __post_init__(self) -> None:
         expected = self.n_rows.size, *(self.schema.n_levels,) * self.ORDER
-        if self.tables.shape != expected:
-            raise SchemaError(
-                f"tables has shape {self.tables.shape}; the schema and n_rows require {expected}"
-            )
+        check_shapes("as schema and n_rows require", tables=(self.tables, expected))
 
     @classmethod
     def zero(cls, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> Self:
@@ -182,21 +187,12 @@ class FoldedCounts:
             return None
         return self.weights.add(other.weights, sign)
 
-    def _check_same(self, other: object) -> None:
-        if not isinstance(other, type(self)):
-            raise SchemaError(
-                f"{name_type(other)} cannot join {type(self).__name__}; count its samples first"
-            )
-        if self.schema.digest != other.schema.digest:
-            raise SchemaError(
-                f"counts of schema {other.schema.digest[:12]} cannot join counts of schema "
-                f"{self.schema.digest[:12]}; count both under one schema"
-            )
-        if self.n_folds != other.n_folds:
-            raise SchemaError(
-                f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds; count both with the same "
-                "n_folds"
-            )
+    def _check_same(self, other: Any) -> None:
+        check_type(type(self), "count its samples first", SchemaError, other=other)
+        check_schemas(counts=self, other=other)
+        check(
+            OneOf((self.n_folds,), "that of the other counts"), SchemaError, n_folds=other.n_folds
+        )
 
 
 def count_in_samples(
@@ -233,10 +229,7 @@ def check_folds(folds: Iterable[int] | None, n_folds: int) -> list[int]:
     if folds is None:
         return list(range(n_folds))
     chosen = list(folds)
-    if len(set(chosen)) < len(chosen):
-        raise SchemaError(
-            f"folds {chosen} contains a fold twice, whose samples would be counted twice; give each fold once"
-        )
+    check_distinct(chosen, "folds are")
     if outside := [fold for fold in chosen if not 0 <= fold < n_folds]:
         raise SchemaError(f"folds {outside} are outside [0, {n_folds})")
     return chosen

@@ -16,6 +16,7 @@ from pmflib.base.arrays import (
     sum_pairs,
 )
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import at_least, check
 from pmflib.base.errors import SchemaError
 from pmflib.counts.folds import FoldedCounts
 from pmflib.counts.pair_counts import PairCounts
@@ -72,8 +73,7 @@ class Marginals:
         SchemaError
             If min_support is below 1.
         """
-        if min_support < 1:
-            raise SchemaError(f"min_support is {min_support}; pass at least 1")
+        check(at_least(1), SchemaError, min_support=min_support)
         offsets = counts.schema.offsets
         table = counts.to_samples().to_dense()
         support = sum_pairs(table, offsets)

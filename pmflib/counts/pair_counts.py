@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmflib.base.arrays import IntArray, check_row_order, check_whole, name_type, sum_pairs
+from pmflib.base.arrays import IntArray, check_row_order, name_type, sum_pairs
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import at_least, check
 from pmflib.base.display.progress import working
 from pmflib.base.display.summary import Summarised, Summary, format_count
 from pmflib.base.errors import PmfError, SchemaError
@@ -324,9 +325,7 @@ def count_pairs(
     >>> counts.to_dense().tolist()
     [[2, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 2]]
     """
-    check_whole("n_folds", n_folds)
-    if n_folds < 1:
-        raise SchemaError(f"n_folds is {n_folds}; pass at least 1")
+    check(at_least(1, whole=True), SchemaError, n_folds=n_folds)
     if cardinalities is None and isinstance(codes, Iterator):
         raise SchemaError(
             "codes is an iterator over batches, from which no schema can be inferred: pass one, for example from "

@@ -18,7 +18,7 @@ from pmflib.base.arrays import (
     sum_blocks,
 )
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import MemoryPlanError
+from pmflib.base.constraints import check_size
 from pmflib.counts.folds import FoldedCounts, read_schema
 from pmflib.schema import Schema
 
@@ -58,11 +58,8 @@ class TripleCounts(FoldedCounts):
             If the tables would exceed ``MAX_TRIPLE_BYTES``.
         """
         n_bytes = 8 * n_folds * schema.n_levels**3
-        if n_bytes > MAX_TRIPLE_BYTES:
-            raise MemoryPlanError(
-                f"the triples of {schema.n_levels} levels take {n_bytes} bytes, above "
-                f"{MAX_TRIPLE_BYTES}; count pairs, or triples of fewer variables"
-            )
+        what = f"bytes of triples of {schema.n_levels} levels"
+        check_size(n_bytes, MAX_TRIPLE_BYTES, what, "count pairs, or triples of fewer variables")
         return super().zero(schema, n_folds)
 
 

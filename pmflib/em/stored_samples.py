@@ -9,7 +9,8 @@ import numpy as np
 
 from pmflib.base.arrays import IntArray, check_row_order
 from pmflib.base.blocks import DenseBlock, concatenate_blocks
-from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.constraints import check_schemas
+from pmflib.base.errors import PmfError
 from pmflib.base.variance import weigh_samples
 from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client, count_threads, find_memory
@@ -231,10 +232,7 @@ def open_source(
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, schema.weight_decimals)
-        if samples.schema.digest != schema.digest:
-            raise SchemaError(
-                "samples and model have different schemas; take all from one pipeline"
-            )
+        check_schemas(model=schema, samples=samples)
         return samples
     block = read_samples(schema, samples, weight)
     return BlocksInMemory.cut(block, schema.offsets, rank)

@@ -10,8 +10,9 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import Block, weigh_rows
+from pmflib.base.constraints import at_least, check, check_schemas, check_size
 from pmflib.base.display.summary import Summarised, Summary, decimal, format_count
-from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.base.errors import PmfError
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.latent_classes import evaluate_group
@@ -132,10 +133,7 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
     Ramaswamy, DeSarbo, Reibstein and Robinson (1993), Marketing Science 12.
     """
     if isinstance(samples, StoredSamples):
-        if samples.schema.digest != model.schema.digest:
-            raise SchemaError(
-                "model and samples have different schemas; take both from one pipeline"
-            )
+        check_schemas(model=model, samples=samples)
         return measure_fit(model, samples)
     if "n_effective" in model.origin:
         raise PmfError(
@@ -286,24 +284,22 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     Association 105, for the two criteria.
     """
     schema = model.schema
-    if schema.digest != counts.schema.digest:
-        raise SchemaError("model and counts have different schemas; take both from one pipeline")
+    check_schemas(model=schema, counts=counts)
     counts = counts.to_samples()
     if model.kind != "classes":
         raise PmfError(
             "model has forests or traits, which pairs were not fitted with; pass the samples"
         )
     n_entries = (schema.n_levels + 1) * model.rank
-    if n_entries > MAX_COMPOSITE:
-        raise MemoryPlanError(
-            f"prior and factors have {n_entries} entries, above {MAX_COMPOSITE}; compare ranks by "
-            "select_rank instead"
-        )
+    hint = "compare ranks by select_rank instead"
+    check_size(n_entries, MAX_COMPOSITE, "entries of prior and factors", hint)
     owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
     tables = np.where(owners[:, None] < owners, counts.tables, 0)
     tables = tables[tables.any(axis=(1, 2))]
-    if len(tables) < 2:
-        raise PmfError(f"counts has {len(tables)} folds with pairs; count with n_folds=16")
+    check(
+        at_least(2, "count with n_folds=16"),
+        **{"number of folds with pairs in counts": len(tables)},
+    )
     logs = np.log(np.maximum((model.factors * model.prior) @ model.factors.T, FLOOR))
     total = tables.sum(axis=0)
     scores = np.array([_take_score(model, table + table.T) for table in tables])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from pmflib.base.arrays import FloatArray
+from pmflib.base.constraints import check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.base.texts import guard_cell, show_text
 
@@ -65,11 +66,9 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
     """
     arrays, rows = model.list_parameters()
     for name, values in arrays.items():
-        if errors is not None and errors[name].errors.shape != values.shape:
-            raise PmfError(
-                f"errors has {name} of shape {errors[name].errors.shape}, the model one of {values.shape}; pass the "
-                "errors of this fit's model"
-            )
+        if errors is not None:
+            own = errors[name].errors
+            check_shapes("pass the errors of this model", PmfError, **{name: (own, values.shape)})
     for name, at, row in rows:
         if errors is None:
             yield (*row, math.nan, math.nan, math.nan)

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pmflib.base.arrays import Parameters
 from pmflib.base.comparison import ChoiceRule, Comparison, compare_candidates
+from pmflib.base.constraints import Interval, check
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
-from pmflib.base.errors import PmfError
 from pmflib.base.methods import MEMBER_START_METHODS
 from pmflib.em.block_source import BlockSource
 from pmflib.em.latent_classes import ClassState, Runs
@@ -113,10 +113,7 @@ class Options:
         cls, start: str, pseudo_count: float | Literal["auto"], members: int, rank: int
     ) -> Options:
         """List the candidates for a start method and a pseudo-count, either of which may be "auto"."""
-        if isinstance(pseudo_count, str) and pseudo_count != "auto":
-            raise PmfError(
-                f"pseudo_count is {pseudo_count!r}; pass a number of at least 0, or 'auto'"
-            )
+        check(Interval(0, closed="left", also=("auto",)), pseudo_count=pseudo_count)
         methods: tuple[str, ...] = (start,)
         if start == "auto" and rank > 1:
             methods = MEMBER_START_METHODS if members > 1 else START_METHODS

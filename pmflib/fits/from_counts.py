@@ -9,12 +9,12 @@ from typing import Literal, get_args
 import numpy as np
 
 from pmflib.base.arrays import check_counts
+from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.display.progress import reports_progress
-from pmflib.base.errors import ConvergenceWarning, PmfError
+from pmflib.base.errors import ConvergenceWarning
 from pmflib.base.method_options import MethodChoice
 from pmflib.base.methods import PAIR_METHODS, document_methods
 from pmflib.base.pseudo_counts import check_rank, warn_of_rank
-from pmflib.base.texts import suggest
 from pmflib.base.weights import note_weights
 from pmflib.counts.marginals import estimate_singles
 from pmflib.counts.pair_counts import PairCounts
@@ -141,14 +141,8 @@ def fit_triples(
     """
     check_counts(counts, TripleCounts)
     check_rank(rank)
-    if loss not in get_args(Loss):
-        raise PmfError(
-            f"loss is {loss!r}; pass one of {get_args(Loss)}{suggest(loss, get_args(Loss))}"
-        )
-    if counts.schema.n_variables < 3:
-        raise PmfError(
-            f"there are {counts.schema.n_variables} variables, and triples need three; fit pairs instead"
-        )
+    check(OneOf(get_args(Loss)), loss=loss)
+    check(at_least(3, "or fit pairs instead"), n_variables=counts.schema.n_variables)
     marginals = TripleMarginals.from_counts(counts)
     # half a pseudo-count rules out nothing that no sample held: multiplicative updates never leave a zero
     singles = estimate_singles(counts)

@@ -9,11 +9,12 @@ from typing import Literal, Unpack
 
 import numpy as np
 
-from pmflib.base.arrays import check_model_type, check_row_order, check_whole, name_type
+from pmflib.base.arrays import check_model_type, check_row_order
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import Interval, OneOf, at_least, check, check_type
 from pmflib.base.defaults import Limits
 from pmflib.base.display.progress import reports_progress
-from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.errors import PmfError, RankError, SchemaError
 from pmflib.base.methods import MEMBER_START_METHODS
 from pmflib.base.pseudo_counts import check_rank, warn_of_rank
 from pmflib.base.variance import weigh_samples
@@ -362,30 +363,23 @@ def _check_options(
     dependence: str | None,
 ) -> None:
     """Check options and their combinations."""
-    if isinstance(rank, str) and rank != "auto":
-        raise PmfError(f"rank is {rank!r}; pass a number, or 'auto'")
-    if rank is not None and rank != "auto":
-        check_rank(rank)
+    check(at_least(1, whole=True, also=(None, "auto")), RankError, rank=rank)
     if model is not None:
         check_model_type("model", model, JointPMF)
-    check_whole("members", members)
-    check_whole("max_passes", max_passes)
+    check(at_least(1, whole=True), members=members)
+    check(Interval(whole=True), max_passes=max_passes)
     if (model is None) == (rank is None):
         raise PmfError(
             f"model is {'absent' if model is None else 'given'} and rank is {rank}; pass one of the two, as "
             "fit_em(samples, rank=8) or fit_em(samples, model)"
         )
-    if members < 1:
-        raise PmfError(f"members is {members}; pass at least 1")
     if model is not None:
         check_can_start(model)
         if members > 1:
             raise PmfError(f"members is {members} and a model is given; pass a rank instead")
-    if members > 1 and start not in ("auto", *MEMBER_START_METHODS):
-        raise PmfError(
-            f"members is {members} and start is {start!r}, which gives equal starts; use one of "
-            f"{('auto', *MEMBER_START_METHODS)}"
-        )
+    if members > 1:
+        known = ("auto", *MEMBER_START_METHODS)
+        check(OneOf(known, "as starts of members must differ"), start=start)
     if dependence is not None:
         choose_kinds(dependence)
 
@@ -400,11 +394,8 @@ def _check_samples(
         raise PmfError(
             "samples is PairCounts; fit_em takes samples, and pmflib.fit(counts, rank) takes counts"
         )
-    if schema is not None and not isinstance(schema, Schema):
-        raise SchemaError(
-            f"schema is {name_type(schema)}; pass a Schema: pmflib.Schema.infer(table), or of numbers of levels "
-            "pmflib.Schema.from_cardinalities([2, 3])"
-        )
+    hint = "pass pmflib.Schema.infer(table), or pmflib.Schema.from_cardinalities([2, 3])"
+    check_type(Schema | None, hint, SchemaError, schema=schema)
     if not isinstance(samples, StoredSamples) and isinstance(start, PreparedStart):
         raise PmfError("start is prepared, which is for stored samples; pass the name of a method")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmflib.base.arrays import IntArray
-from pmflib.base.errors import PmfError
+from pmflib.base.constraints import OneOf, check
 from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.fits.fit_result import FitResult
@@ -82,9 +82,7 @@ def choose_kinds(dependence: str | None) -> tuple[FitKind, ...]:
     named = {each.dependence: each for each in kinds if each.dependence is not None}
     if dependence == "auto":
         return tuple(named.values())
-    if dependence not in named:
-        known = ("auto", "none", *named)
-        raise PmfError(f"dependence is {dependence!r}; pass one of {known}")
+    check(OneOf(("auto", "none", *named)), dependence=dependence)
     return (named[dependence],)
 
 

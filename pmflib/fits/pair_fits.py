@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.base.arrays import BoolArray, Parameters
+from pmflib.base.constraints import Interval, check
 from pmflib.base.errors import ConvergenceWarning, PmfError, RankError
 from pmflib.base.method_options import MethodChoice, configure_method, method_option
 from pmflib.base.methods import PAIR_METHODS
@@ -162,10 +163,7 @@ def run_spa(
 def _split_first(n_variables: int, options: SpaOptions) -> BoolArray:
     """Return the published split: the first variables, True, and the others."""
     n_first = options.n_first or (n_variables + 1) // 2
-    if n_first >= n_variables:
-        raise PmfError(
-            f"spa.n_first is {n_first}, and there are {n_variables} variables; pass at most {n_variables - 1}"
-        )
+    check(Interval(most=n_variables - 1), **{"spa.n_first": n_first})
     return np.arange(n_variables) < n_first
 
 

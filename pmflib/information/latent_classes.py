@@ -10,7 +10,8 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, sum_blocks
 from pmflib.base.blocks import Block, DenseBlock
-from pmflib.base.errors import MemoryPlanError, PmfError
+from pmflib.base.constraints import check_size
+from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.information.covariance import (
@@ -155,11 +156,8 @@ class ClassInformation(ModelInformation):
         MemoryPlanError
             If prior and tables have more than ``MAX_ENTRIES`` entries.
         """
-        if self.n_entries > MAX_ENTRIES:
-            raise MemoryPlanError(
-                f"prior and tables have {self.n_entries} entries, above {MAX_ENTRIES}; lower the rank, merge levels, "
-                "or ask questions: answers have errors of their own"
-            )
+        hint = "lower the rank, merge levels, or ask questions: answers have errors of their own"
+        check_size(self.n_entries, MAX_ENTRIES, "entries of prior and tables", hint)
         return source.map_in_turn(
             _sum_group,
             merge_information,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray, repeat_blocks, sum_blocks
-from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.constraints import at_least, check, check_shapes
+from pmflib.base.errors import PmfError
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 
@@ -50,14 +51,10 @@ class Associations:
         PmfError
             If most is negative, or support has another shape.
         """
-        if most < 0:
-            raise PmfError(f"most is {most}; pass at least 0")
+        check(at_least(0), most=most)
         rows, columns = np.triu_indices(len(self.names), 1)
         if support is not None:
-            if support.shape != self.mutual_information.shape:
-                raise PmfError(
-                    f"support has shape {support.shape}; the associations have {self.mutual_information.shape}"
-                )
+            check_shapes("", PmfError, support=(support, self.mutual_information.shape))
             observed = support[rows, columns] > 0
             rows, columns = rows[observed], columns[observed]
         order = np.argsort(-self.mutual_information[rows, columns], kind="stable")[:most]
@@ -137,10 +134,7 @@ def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:
     Miller (1955), "Note on the bias of information estimates", for the bias: the product of the two variables' numbers
     of free levels, divided by 2 n for n samples.
     """
-    if table.shape != (int(offsets[-1]),) * 2:
-        raise SchemaError(
-            f"table has shape {table.shape}; the offsets ask for {(int(offsets[-1]),) * 2}"
-        )
+    check_shapes("as offsets require", table=(table, (int(offsets[-1]),) * 2))
     n_variables = offsets.size - 1
     found = np.full((n_variables, n_variables), np.nan)
     for position in range(n_variables - 1):

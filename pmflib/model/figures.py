@@ -7,7 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, check_whole
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.constraints import Interval, at_least, check, check_shapes
 from pmflib.base.display.drawing import (
     DIVERGING,
     DIVERGING_EDGES,
@@ -72,8 +73,7 @@ def plot_states(
     PmfError
         If matplotlib is not installed, or an argument is out of range.
     """
-    if per_state is not None and per_state < 1:
-        raise PmfError(f"per_state is {per_state}; pass at least 1")
+    check(at_least(1, also=(None,)), per_state=per_state)
     requested = per_state or max(1, min(4, MOST_STATE_ROWS // model.rank))
     if descriptions is None:
         descriptions = describe_states(model, most=requested, level_counts=level_counts)
@@ -154,11 +154,9 @@ def plot_profiles(
     SchemaError
         If a variable is unknown.
     """
-    if errors is not None and errors["factors"].lower.shape != model.factors.shape:
-        raise PmfError(
-            f"errors are of shape {errors['factors'].lower.shape} and the factors of {model.factors.shape}; pass those "
-            "of this model"
-        )
+    if errors is not None:
+        lower = errors["factors"].lower
+        check_shapes("pass those of this model", PmfError, errors=(lower, model.factors.shape))
     states = np.argsort(-model.prior, kind="stable")[: len(GROUPS)].tolist()
     labels = [f"state {state}, {100 * model.prior[state]:.0f} %" for state in states]
     ends = None
@@ -204,9 +202,7 @@ def plot_side_by_side(
     """
     shown = list(models.items())[: len(GROUPS)]
     first = shown[0][1]
-    check_whole("state", state)
-    if not 0 <= state < first.rank:
-        raise PmfError(f"state is {state}, outside [0, {first.rank})")
+    check(Interval(0, first.rank - 1, whole=True), state=state)
     values = np.stack([model.factors[:, state] for _, model in shown], axis=1)
     labels = [f"{write_text(name, 24)}, {100 * model.prior[state]:.0f} %" for name, model in shown]
     ax = _draw_profiles(first.schema, values, labels, None, variables, ax)
@@ -283,8 +279,7 @@ def plot_associations(
     PmfError
         If matplotlib is not installed, or an argument is out of range.
     """
-    if most < 1:
-        raise PmfError(f"most is {most}; pass at least 1")
+    check(at_least(1), most=most)
     found = model if isinstance(model, Associations) else measure_associations(model)
     pairs = found.rank_pairs(most, support)
     values = [found.mutual_information[pair] for pair in pairs]

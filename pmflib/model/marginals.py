@@ -10,7 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
-from pmflib.base.errors import MemoryPlanError, SchemaError
+from pmflib.base.constraints import check_size
+from pmflib.base.errors import SchemaError
 from pmflib.model.conditions import Given, encode_conditions
 from pmflib.schema import Schema
 
@@ -48,11 +49,8 @@ def find_positions(
             f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
         )
     cells = math.prod(int(schema.cardinalities[position]) for position in positions)
-    if cells > most:
-        raise MemoryPlanError(
-            f"the marginal of {len(positions)} variables has {cells} cells, above {most}; "
-            "name fewer variables, or use log_prob or sample"
-        )
+    hint = "name fewer variables, or use log_prob or sample"
+    check_size(cells, most, f"cells in the marginal of {len(positions)} variables", hint)
     return positions
 
 

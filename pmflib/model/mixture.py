@@ -15,13 +15,20 @@ from pmflib.base.arrays import (
     BoolArray,
     FloatArray,
     IntArray,
-    check_whole,
-    name_type,
     sum_blocks,
 )
 from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.constraints import (
+    NONNEGATIVE,
+    Interval,
+    at_least,
+    check,
+    check_entries,
+    check_shapes,
+    check_type,
+)
 from pmflib.base.display.summary import Summarised, format_count
-from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base.errors import PmfError
 from pmflib.model.conditions import (
     Conditions,
     Given,
@@ -71,25 +78,17 @@ class Mixture(Summarised):
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.schema, Schema):
-            raise PmfError(f"schema is {name_type(self.schema)}; pass a pmflib.Schema")
+        check_type(Schema, "pass a pmflib.Schema", schema=self.schema)
         for name, values in (("prior", self.prior), ("factors", self.factors)):
-            if not isinstance(values, np.ndarray):
-                raise PmfError(
-                    f"{name} is {name_type(values)}; pass an array: numpy.asarray({name})"
-                )
-        expected = (self.schema.n_levels, self.prior.size)
-        if self.prior.ndim != 1 or not self.prior.size or self.factors.shape != expected:
-            raise PmfError(
-                f"factors has shape {self.factors.shape} and prior {self.prior.shape}; the schema needs "
-                f"({self.schema.n_levels}, rank) and (rank,), rank at least 1"
-            )
-        for name, values in (("prior", self.prior), ("factors", self.factors)):
-            if not np.isfinite(values).all() or values.min() < 0:
-                place = np.argwhere(~((values >= 0) & (values < np.inf)))[0].tolist()
-                raise PmfError(
-                    f"{name}{place} is {values[tuple(place)]}; probabilities are finite and at least 0"
-                )
+            check_type(np.ndarray, f"pass an array: numpy.asarray({name})", **{name: values})
+        check_shapes(
+            "as the schema needs",
+            PmfError,
+            prior=(self.prior, ("rank",)),
+            factors=(self.factors, (self.schema.n_levels, "rank")),
+        )
+        check(at_least(1), rank=self.rank)
+        check_entries(NONNEGATIVE, prior=self.prior, factors=self.factors)
         sums = np.add.reduceat(self.factors, self.schema.offsets[:-1], axis=0)
         if abs(self.prior.sum() - 1) > 1e-6 or np.abs(sums - 1).max() > 1e-6:
             raise PmfError(
@@ -115,10 +114,9 @@ class Mixture(Summarised):
         """Count the free parameters that are not 0: see `pmflib.fits.criteria.count_parameters`."""
         free, kept = self.factors > 0, self.prior > 0
         if level_counts is not None:
-            if level_counts.shape != (self.schema.n_levels,):
-                raise SchemaError(
-                    f"level_counts has shape {level_counts.shape}; the schema has {self.schema.n_levels} levels"
-                )
+            check_shapes(
+                "as the schema has levels", level_counts=(level_counts, (self.schema.n_levels,))
+            )
             free &= (level_counts > 0)[:, None]
         sizes = np.add.reduceat(free[:, kept], self.schema.offsets[:-1], axis=0, dtype=np.int64)
         return int(kept.sum()) - 1 + int(np.maximum(sizes - 1, 0).sum())
@@ -582,7 +580,7 @@ class Mixture(Summarised):
         SchemaError, PmfError
             As `condition` does.
         """
-        check_whole("n_rows", n_rows)
+        check(Interval(whole=True), n_rows=n_rows)
         model = self.condition(given) if given else self
         return model._draw(n_rows, np.random.default_rng(rng))
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmflib.base.arrays import FloatArray
-from pmflib.base.errors import PmfError, RankError, SchemaError
+from pmflib.base.constraints import Interval, OneOf, at_least, check
+from pmflib.base.errors import RankError, SchemaError
 
 SEPARABILITY = {0.1: 0.0005, 0.2: 0.015, 0.3: 0.030}
 """Off-diagonal entries of the separable variable, by the label used in the published experiments."""
@@ -44,10 +45,8 @@ def planted_factors(
     """
     if len(cardinalities) == 0 or min(cardinalities) < 1:
         raise SchemaError(f"cardinalities is {cardinalities!r}: pass integers >= 1, at least one")
-    if rank < 1:
-        raise RankError(f"rank is {rank}, below 1: pass the number of latent states")
-    if not concentration > 0:
-        raise PmfError(f"concentration is {concentration}: it must be above 0, 1 is flat")
+    check(at_least(1), RankError, rank=rank)
+    check(Interval(0, closed="right", hint="1 is flat"), concentration=concentration)
     prior = rng.dirichlet(np.full(rank, 5.0))
     blocks = [rng.dirichlet(np.full(size, concentration), rank).T for size in cardinalities]
     return prior, np.vstack(blocks)
@@ -90,20 +89,14 @@ def published_factors(
     ----------
     Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section V, as in the released code.
     """
-    if min(n_variables, n_levels_each) < 1:
-        raise SchemaError(f"n_variables, n_levels_each are {n_variables}, {n_levels_each}, below 1")
-    if rank < 1:
-        raise RankError(f"rank is {rank}, below 1: pass the number of latent states")
+    check(at_least(1), SchemaError, n_variables=n_variables, n_levels_each=n_levels_each)
+    check(at_least(1), RankError, rank=rank)
     factors = rng.dirichlet(np.ones(rank), (n_variables, n_levels_each))
     factors /= factors.sum(axis=1, keepdims=True)
     if separability is not None:
-        if separability not in SEPARABILITY:
-            raise PmfError(f"separability is {separability}: pass one of {list(SEPARABILITY)}")
-        if n_variables < 4 or n_levels_each < rank:
-            raise SchemaError(
-                f"separability needs n_variables >= 4 and n_levels_each >= rank, got "
-                f"{n_variables}, {n_levels_each} and rank {rank}: enlarge them or pass None"
-            )
+        check(OneOf(SEPARABILITY), separability=separability)
+        check(at_least(4, "or separability None"), SchemaError, n_variables=n_variables)
+        check(at_least(rank, "or separability None"), SchemaError, n_levels_each=n_levels_each)
         _make_separable(factors[rng.integers(3, n_variables)], SEPARABILITY[separability])
     return np.full(rank, 1 / rank), factors.reshape(-1, rank)
 

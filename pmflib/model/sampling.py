@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
-from pmflib.base.errors import PmfError, RankError, SchemaError
+from pmflib.base.constraints import Interval, at_least, check, check_entries, check_shapes
+from pmflib.base.errors import RankError, SchemaError
 from pmflib.base.hashing import HashArray, mix_hashes
 
 CHUNK_ENTRIES = 1 << 20
@@ -38,18 +39,11 @@ def check_parameters(prior: FloatArray, factors: FloatArray, offsets: IntArray) 
         raise SchemaError(
             f"offsets is {offsets!r}; it must start at 0 and increase: cumulate the cardinalities"
         )
-    if prior.ndim != 1 or factors.ndim != 2 or prior.size == 0 or factors.shape[1] != prior.size:
-        raise RankError(
-            f"prior has shape {prior.shape} and factors {factors.shape}; they must be (rank,) and "
-            "(n_levels, rank) with one rank >= 1: take both from one model"
-        )
-    if factors.shape[0] != offsets[-1]:
-        raise SchemaError(
-            f"factors has {factors.shape[0]} rows, offsets ends at {offsets[-1]}: "
-            "take both from one schema"
-        )
-    if not (np.all(prior >= 0) and np.all(factors >= 0)):
-        raise SchemaError("prior or factors has an entry below 0 or NaN: clip and normalise first")
+    hint = "take both from one model"
+    check_shapes(hint, RankError, prior=(prior, ("rank",)), factors=(factors, ("n_levels", "rank")))
+    check(at_least(1), RankError, rank=prior.size)
+    check_shapes("take both from one schema", factors=(factors, (int(offsets[-1]), "rank")))
+    check_entries(Interval(0), SchemaError, prior=prior, factors=factors)
     sums = np.vstack([np.add.reduceat(factors, offsets[:-1]), np.full_like(prior, prior.sum())])
     worst = float(np.abs(sums - 1).max())
     if worst > SUM_TOLERANCE:
@@ -77,22 +71,16 @@ def _cumulate(weights: FloatArray) -> FloatArray:
 
 def _code_dtype(offsets: IntArray) -> type[np.int8] | type[np.int16]:
     largest = int(np.diff(offsets).max())
-    if largest > np.iinfo(np.int16).max:
-        raise SchemaError(
-            f"a variable has {largest} levels, more than {np.iinfo(np.int16).max}: merge levels"
-        )
+    wanted = Interval(most=np.iinfo(np.int16).max, hint="merge levels")
+    check(wanted, SchemaError, **{"number of levels": largest})
     return np.int8 if largest <= np.iinfo(np.int8).max else np.int16
 
 
 def _observed_shares(observed: float | FloatArray, n_variables: int) -> FloatArray:
     shares = np.asarray(observed, np.float64)
-    if shares.shape not in ((), (n_variables,)):
-        raise SchemaError(
-            f"observed has shape {shares.shape}: pass one number or one per variable, "
-            f"shape ({n_variables},)"
-        )
-    if not np.all((shares >= 0) & (shares <= 1)):
-        raise PmfError(f"observed is {observed!r}, outside [0, 1]: pass probabilities")
+    if shares.ndim:
+        check_shapes("or pass one number", observed=(shares, (n_variables,)))
+    check_entries(Interval(0, 1), observed=shares)
     return np.broadcast_to(shares, (n_variables,))
 
 
@@ -145,8 +133,7 @@ def sample_codes(
     from pmflib.model.kernels.sampling import draw_rows  # Numba loads on first use
 
     check_parameters(prior, factors, offsets)
-    if n_rows < 0:
-        raise PmfError(f"n_rows is {n_rows}, below 0: pass a count of rows")
+    check(at_least(0), n_rows=n_rows)
     n_variables = offsets.size - 1
     shares = _observed_shares(observed, n_variables)
     prior_edges, level_edges = _cumulate(prior), _cumulate_levels(factors, offsets, shares)
@@ -194,10 +181,7 @@ def sample_answers(
 
     check_parameters(prior, factors, offsets)
     n_variables = offsets.size - 1
-    if variables.size and not (0 <= variables.min() and variables.max() < n_variables):
-        raise SchemaError(
-            f"variables spans [{variables.min()}, {variables.max()}], outside [0, {n_variables})"
-        )
+    check_entries(Interval(0, n_variables - 1), SchemaError, variables=variables)
     if row_starts[0] != 0 or row_starts[-1] != variables.size or np.any(np.diff(row_starts) < 0):
         raise SchemaError(
             f"row_starts must rise from 0 to the {variables.size} entries of variables; "
@@ -236,8 +220,7 @@ def choose_variables(
     """
     from pmflib.model.kernels.sampling import choose_by_weight
 
-    if not np.all(popularity > 0):
-        raise SchemaError(f"popularity has the entry {popularity.min()}: weights must be positive")
+    check_entries(Interval(0, closed="right"), SchemaError, popularity=popularity)
     longest = int(np.diff(row_starts).max(initial=0))
     if longest > popularity.size:
         raise SchemaError(f"a row has {longest} of {popularity.size} variables: make it shorter")

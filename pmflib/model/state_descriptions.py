@@ -8,6 +8,7 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray, list_owners, sum_blocks
 from pmflib.base.comparison import name_setting
+from pmflib.base.constraints import at_least, check, check_shapes
 from pmflib.base.display.summary import (
     MOST_ROWS,
     Summary,
@@ -109,10 +110,8 @@ def profile_states(
     ([1, 0], [1, 0], [1.29, 3.0])
     """
     check_parameters(prior, factors, offsets)
-    if n_shown < 0:
-        raise PmfError(f"n_shown is {n_shown}; pass at least 0")
-    if not min_lift >= 1:
-        raise PmfError(f"min_lift is {min_lift}; pass at least 1, which lists all that is likelier")
+    check(at_least(0), n_shown=n_shown)
+    check(at_least(1, "which lists all that is likelier"), min_lift=min_lift)
     marginals = factors @ prior
     # a level of probability 0 distinguishes no state, even if an empty state gives it mass
     lifts = np.where(
@@ -254,13 +253,10 @@ def describe_states(
     q the overall one; rare levels are ordered by q log(q / p). The standard error of p is that of a proportion among
     the expected number of samples that are in the state and have the variable observed.
     """
-    if most < 0:
-        raise PmfError(f"most is {most}; pass at least 0")
+    check(at_least(0), most=most)
     schema = model.schema
-    if level_counts is not None and level_counts.shape != (schema.n_levels,):
-        raise PmfError(
-            f"level_counts has shape {level_counts.shape}; the schema has {schema.n_levels} levels"
-        )
+    if level_counts is not None:
+        check_shapes("", PmfError, level_counts=(level_counts, (schema.n_levels,)))
     n_observed = None if level_counts is None else sum_blocks(level_counts, schema.offsets)
     sure = _find_sure_levels(model, n_observed)
     overall = model.factors @ model.prior

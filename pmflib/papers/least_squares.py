@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.constraints import FINITE, at_least, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 
 
@@ -62,20 +63,11 @@ def solve_nnls(gram: FloatArray, cross: FloatArray) -> FloatArray:
 
 def _check_normal_equations(gram: FloatArray, cross: FloatArray) -> FloatArray:
     """Validate the normal equations and return the diagonal of the Gram matrix."""
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise PmfError(f"gram has shape {gram.shape}, not (rank, rank); pass W'W")
-    if cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
-        raise PmfError(
-            f"cross has shape {cross.shape}, not ({gram.shape[0]}, n_rhs); pass W'B, one column "
-            "for each right-hand side"
-        )
-    for name, array in (("gram", gram), ("cross", cross)):
-        if not (finite := np.isfinite(array)).all():
-            raise PmfError(f"{name} holds {float(array[~finite][0])}; every entry must be finite")
+    sizes = ("rank", "rank"), ("rank", "n_rhs")
+    check_shapes("pass W'W and W'B", PmfError, gram=(gram, sizes[0]), cross=(cross, sizes[1]))
+    check_entries(FINITE, gram=gram, cross=cross)
     diagonal = np.diagonal(gram).copy()
-    if (diagonal < 0).any():
-        at = int(np.argmin(diagonal))
-        raise PmfError(f"gram[{at}, {at}] is {diagonal[at]}, below 0; pass W'W")
+    check_entries(at_least(0, "that of W'W"), **{"diagonal of gram": diagonal})
     return diagonal
 
 
@@ -119,8 +111,7 @@ def project_simplex(v: FloatArray) -> FloatArray:
     """
     if v.ndim not in (1, 2) or v.shape[0] == 0:
         raise PmfError(f"v has shape {v.shape}, not (n,) or (n, n_columns) with n >= 1")
-    if not np.isfinite(v).all():
-        raise PmfError(f"v holds {float(v[~np.isfinite(v)][0])}; every entry must be finite")
+    check_entries(FINITE, v=v)
     columns = v.reshape(v.shape[0], -1)
     # Entries 1 or more below the largest project to 0; clipping them keeps the sums exact.
     columns = np.maximum(columns - columns.max(axis=0), -1.0)
@@ -258,12 +249,7 @@ def _solve_on_hull(
 
 def _check_quadratic(gram: FloatArray, cross: FloatArray) -> None:
     """Check that a Gram matrix and a vector have matching shapes and finite entries."""
-    if cross.ndim != 1 or cross.size == 0 or gram.shape != (cross.size, cross.size):
-        raise PmfError(
-            f"gram has shape {gram.shape} and cross {cross.shape}, not (rank, rank) and (rank,) "
-            "with rank >= 1; pass W'W and W'b"
-        )
-    for name, array in (("gram", gram), ("cross", cross)):
-        if not np.isfinite(array).all():
-            bad = float(array[~np.isfinite(array)][0])
-            raise PmfError(f"{name} holds {bad}; every entry must be finite")
+    sizes = ("rank",), ("rank", "rank")
+    check_shapes("pass W'W and W'b", PmfError, cross=(cross, sizes[0]), gram=(gram, sizes[1]))
+    check(at_least(1), rank=cross.size)
+    check_entries(FINITE, gram=gram, cross=cross)

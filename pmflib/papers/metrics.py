@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
-from pmflib.base.errors import MemoryPlanError, PmfError, RankError, SchemaError
+from pmflib.base.constraints import Interval, check, check_shapes, check_size
+from pmflib.base.errors import PmfError, RankError, SchemaError
 
 MAX_JOINT_CELLS = 10_000_000
 """Default maximum number of cells of a joint distribution in `relative_error`."""
@@ -15,17 +16,13 @@ MAX_JOINT_CELLS = 10_000_000
 def _check_pair(
     prior_a: FloatArray, factors_a: FloatArray, prior_b: FloatArray, factors_b: FloatArray
 ) -> None:
+    hint = "take both from one model"
     for prior, factors in ((prior_a, factors_a), (prior_b, factors_b)):
-        if prior.ndim != 1 or factors.ndim != 2 or factors.shape[1] != prior.size:
-            raise RankError(
-                f"prior has shape {prior.shape} and factors {factors.shape}; they must be (rank,) "
-                "and (n_levels, rank): take both from one model"
-            )
-    if factors_a.shape[0] != factors_b.shape[0]:
-        raise SchemaError(
-            f"the factors have {factors_a.shape[0]} and {factors_b.shape[0]} rows; "
-            "only models of one schema can be compared"
+        check_shapes(
+            hint, RankError, prior=(prior, ("rank",)), factors=(factors, ("n_levels", "rank"))
         )
+    hint = "only models of one schema can be compared"
+    check_shapes(hint, factors=(factors_b, (len(factors_a), "rank")))
 
 
 def match_factors(
@@ -121,11 +118,8 @@ def factor_mse(
     ----------
     Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section V: the plain formula.
     """
-    if not 1 <= n_variables <= true_factors.shape[0]:
-        raise SchemaError(
-            f"n_variables is {n_variables}, outside [1, {true_factors.shape[0]}], the rows of "
-            "true_factors: pass the number of variables, not of levels"
-        )
+    hint = "the number of variables, not of levels"
+    check(Interval(1, len(true_factors), hint=hint), SchemaError, n_variables=n_variables)
     prior, factors = _align(estimate_prior, estimate_factors, true_prior, true_factors)
     squares = float(np.sum((factors - true_factors) ** 2))
     return float(np.sum((prior - true_prior) ** 2)) + squares / (n_variables * prior.size)
@@ -164,11 +158,8 @@ def published_factor_mse(
     Ibrahim and Fu (2021), IEEE Trans. Signal Processing, Tables I to III and the released code.
     """
     _check_pair(estimate_prior, estimate_factors, true_prior, true_factors)
-    if offsets[-1] != true_factors.shape[0]:
-        raise SchemaError(
-            f"true_factors has {true_factors.shape[0]} rows, offsets ends at {offsets[-1]}: "
-            "take both from one schema"
-        )
+    hint = "take both from one schema"
+    check_shapes(hint, true_factors=(true_factors, (int(offsets[-1]), "rank")))
     prior, factors = _align(estimate_prior, estimate_factors, true_prior, true_factors)
     slipped = true_factors.copy()
     slipped[: offsets[1]] *= true_prior
@@ -224,17 +215,11 @@ def relative_error(
     models to reproduce them.
     """
     _check_pair(estimate_prior, estimate_factors, true_prior, true_factors)
-    if offsets[-1] != true_factors.shape[0]:
-        raise SchemaError(
-            f"true_factors has {true_factors.shape[0]} rows, offsets ends at {offsets[-1]}: "
-            "take both from one schema"
-        )
+    hint = "take both from one schema"
+    check_shapes(hint, true_factors=(true_factors, (int(offsets[-1]), "rank")))
     cells = reduce(lambda product, size: product * int(size), np.diff(offsets), 1)
-    if cells > max_cells:
-        raise MemoryPlanError(
-            f"the joint distribution has {cells} cells, max_cells is {max_cells}: compare factors "
-            "with factor_mse, fewer variables, or raise max_cells"
-        )
+    hint = "compare factors with factor_mse, fewer variables, or raise max_cells"
+    check_size(cells, max_cells, "cells in the joint distribution", hint)
     half = int(np.searchsorted(np.cumsum(np.log(np.diff(offsets))), np.log(cells) / 2)) + 1
     near, far = offsets[: half + 1], offsets[half:]
     truth = (_spread(true_factors, near) * true_prior) @ _spread(true_factors, far).T
@@ -244,11 +229,7 @@ def relative_error(
 
 
 def _check_same_shape(predicted: IntArray | FloatArray, actual: IntArray | FloatArray) -> None:
-    if predicted.shape != actual.shape:
-        raise SchemaError(
-            f"predicted has shape {predicted.shape}, actual {actual.shape}: align them entry by "
-            "entry first"
-        )
+    check_shapes("align them entry by entry first", predicted=(predicted, actual.shape))
     if actual.size == 0:
         raise PmfError("predicted and actual are empty, the score needs at least 1 entry")
 

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.constraints import FINITE, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.papers.support_union import ConicOrder, RowSupport, fit_row_support, order_generators
 
@@ -103,17 +104,12 @@ class ColumnMoments:
         PmfError
             If the shapes do not match, or an entry is not finite.
         """
-        if matrix.ndim != 2:
-            raise PmfError(f"matrix has shape {matrix.shape}; pass (n_rows, n_columns)")
+        check_shapes("", PmfError, matrix=(matrix, ("n_rows", "n_columns")))
         origin = np.zeros(len(matrix)) if origin is None else origin
         weights = np.ones(len(matrix)) if weights is None else weights
-        if not origin.shape == weights.shape == matrix.shape[:1]:
-            raise PmfError(
-                f"origin has shape {origin.shape} and weights {weights.shape}; matrix has "
-                f"{len(matrix)} rows"
-            )
-        if not np.isfinite(matrix).all():
-            raise PmfError("matrix holds an entry that is not finite; every entry must be known")
+        n_rows = len(matrix)
+        check_shapes("", PmfError, origin=(origin, (n_rows,)), weights=(weights, (n_rows,)))
+        check_entries(FINITE, matrix=matrix)
         columns = matrix.astype(np.float64) - origin[:, None]
         scaled = columns * (weights @ columns)
         return cls(

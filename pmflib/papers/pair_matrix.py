@@ -14,6 +14,7 @@ from pmflib.base.arrays import (
     spread_evenly,
     sum_pairs,
 )
+from pmflib.base.constraints import check_shapes
 from pmflib.base.errors import RankError, SchemaError
 from pmflib.base.pseudo_counts import check_nonnegative
 
@@ -35,12 +36,11 @@ def check_pairs(marginals: FloatArray, offsets: IntArray, observed: BoolArray) -
     n_levels, n_variables = int(offsets[-1]), offsets.size - 1
     if n_variables < 1 or offsets[0] != 0 or (np.diff(offsets) < 1).any():
         raise SchemaError(f"offsets is {offsets.tolist()}; must rise from 0, a step per variable")
-    square = (n_variables, n_variables)
-    if marginals.shape != (n_levels, n_levels) or observed.shape != square:
-        raise SchemaError(
-            f"marginals has shape {marginals.shape} and observed {observed.shape}, not "
-            f"{(n_levels, n_levels)} and {square}, which follow from offsets"
-        )
+    check_shapes(
+        "as follows from offsets",
+        marginals=(marginals, (n_levels, n_levels)),
+        observed=(observed, (n_variables, n_variables)),
+    )
     if np.diagonal(observed).any() or not np.array_equal(observed, observed.T):
         raise SchemaError("observed must be symmetric and False on its diagonal")
     check_nonnegative("marginals", marginals, marginals.shape)

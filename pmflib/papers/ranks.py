@@ -17,6 +17,7 @@ from pmflib.base.arrays import (
     repeat_blocks,
     sum_blocks,
 )
+from pmflib.base.constraints import at_least, check
 from pmflib.base.errors import RankError
 from pmflib.base.pseudo_counts import check_start
 
@@ -182,10 +183,7 @@ def merge_states(parameters: Parameters) -> Parameters:
     """
     prior, factors = parameters
     check_start(parameters, factors.shape[0])
-    if prior.size < 2:
-        raise RankError(
-            "the model has a single state, so there is nothing to merge; pass at least two states"
-        )
+    check(at_least(2, "as a single state has none to merge with"), RankError, rank=prior.size)
     squares = (factors**2).sum(axis=0)
     distances = np.maximum(squares[:, None] + squares - 2 * factors.T @ factors, 0.0)
     both = prior[:, None] + prior

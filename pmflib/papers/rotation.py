@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmflib.base.arrays import FloatArray
-from pmflib.base.errors import PmfError, RankError, SchemaError
+from pmflib.base.constraints import FINITE, Interval, at_least, check, check_entries, check_shapes
+from pmflib.base.errors import PmfError, RankError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -83,10 +84,8 @@ def root_of(
     from scipy.sparse.linalg import eigsh
 
     n_rows = matrix.shape[0]
-    if matrix.shape != (n_rows, n_rows):
-        raise SchemaError(f"matrix has shape {matrix.shape}; pass a square one")
-    if not 1 <= rank <= n_rows:
-        raise RankError(f"rank is {rank}, outside [1, {n_rows}], the rows of the matrix")
+    check_shapes("", matrix=(matrix, ("n_rows", "n_rows")))
+    check(Interval(1, n_rows, hint="the rows of the matrix"), RankError, rank=rank)
     if n_rows <= dense_rows or 3 * rank > n_rows:
         dense = np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
         values, vectors = eigh(dense, subset_by_index=(n_rows - rank, n_rows - 1))
@@ -184,10 +183,10 @@ def rotate_nonnegative(
     and Fu (2021), ICML, state as problem (12); Nesterov (1983) and O'Donoghue and Candes (2015), Foundations of
     Computational Mathematics 15, for momentum that starts again whenever the distance rises.
     """
-    if root.ndim != 2 or not root.shape[1] or not np.isfinite(root).all():
-        raise PmfError(f"root of shape {root.shape} must be (n_rows, rank) and finite")
-    if max_iter < 1:
-        raise PmfError(f"max_iter is {max_iter}; pass at least 1")
+    check_shapes("", PmfError, root=(root, ("n_rows", "rank")))
+    check(at_least(1), rank=root.shape[1])
+    check_entries(FINITE, root=root)
+    check(at_least(1), max_iter=max_iter)
     starts: list[FloatArray] = [*rotations] or [np.eye(root.shape[1])]
     coarse_residuals: tuple[float, ...] = ()
     if len(starts) > 1:

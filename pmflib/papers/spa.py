@@ -21,6 +21,7 @@ from pmflib.base.arrays import (
     spread_pairs,
     sum_blocks,
 )
+from pmflib.base.constraints import NONNEGATIVE, Interval, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError, RankError, SchemaError
 from pmflib.base.pseudo_counts import SolverResult, check_rank
 from pmflib.papers.least_squares import solve_nnls, solve_simplex_least_squares
@@ -83,17 +84,12 @@ def select_anchors(matrix: FloatArray, rank: int, *, settings: SpaSettings = _DE
     Araújo et al. (2001), Chemometrics and Intelligent Laboratory Systems 57; Gillis and Vavasis
     (2014), IEEE PAMI 36.
     """
-    if matrix.ndim != 2 or not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise PmfError(
-            f"matrix of shape {matrix.shape} must be two-dimensional, finite and nonnegative"
-        )
+    check_shapes("", PmfError, matrix=(matrix, ("n_rows", "n_columns")))
+    check_entries(NONNEGATIVE, matrix=matrix)
     check_rank(rank)
     anchors = _project_successively(matrix, rank, settings)
-    if anchors.size < rank:
-        raise RankError(
-            f"rank is {rank}, above {anchors.size}, the numerical rank of the matrix of shape "
-            f"{matrix.shape}; lower rank to {anchors.size}"
-        )
+    wanted = Interval(1, anchors.size, hint="the numerical rank of the matrix; lower the rank")
+    check(wanted, RankError, rank=rank)
     return anchors
 
 
@@ -294,9 +290,6 @@ def _check_split(split: BoolArray, cardinalities: IntArray, rank: int) -> BoolAr
             "and bool; pass True for each variable of the first side"
         )
     limit = int(min(cardinalities[split].sum(), cardinalities[~split].sum()))
-    if rank > limit:
-        raise RankError(
-            f"rank is {rank}, above {limit}, the levels on the smaller side of split; lower rank "
-            f"to {limit} or pass a more even split"
-        )
+    hint = "the levels on the smaller side of split: lower the rank, or pass a more even split"
+    check(Interval(1, limit, hint=hint), RankError, rank=rank)
     return split

@@ -18,6 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
+from pmflib.base.constraints import (
+    FINITE,
+    NONNEGATIVE,
+    at_least,
+    check,
+    check_entries,
+    check_shapes,
+)
 from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import check_limits
 from pmflib.papers.least_squares import solve_nnls
@@ -116,12 +124,11 @@ def fit_row_support(
     1; Yuan and Lin (2006), Journal of the Royal Statistical Society B 68, for the row update.
     """
     check_limits(max_iter, tol)
-    if moment.ndim != 2 or moment.shape[0] != moment.shape[1] or not np.isfinite(moment).all():
-        raise PmfError(f"moment of shape {moment.shape} must be square and finite")
-    if not 0 <= penalty < np.inf:
-        raise PmfError(f"penalty is {penalty}; pass a number of at least 0")
-    if initial is not None and initial.shape != moment.shape:
-        raise PmfError(f"initial has shape {initial.shape}, not {moment.shape}")
+    check_shapes("", PmfError, moment=(moment, ("n_rows", "n_rows")))
+    check_entries(FINITE, moment=moment)
+    check(NONNEGATIVE, penalty=penalty)
+    if initial is not None:
+        check_shapes("", PmfError, initial=(initial, moment.shape))
     gram = moment.T @ moment
     solution = np.zeros_like(gram) if initial is None else initial.copy()
     rounding = np.finfo(np.float64).eps * gram.shape[0] * float(np.trace(gram))
@@ -251,11 +258,10 @@ def order_generators(gram: FloatArray) -> ConicOrder:
     Arora, Ge, Kannan and Moitra (2012), Computing a nonnegative matrix factorization - provably, for separability and
     for testing a row against the others.
     """
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise PmfError(f"gram has shape {gram.shape}; pass (n_rows, n_rows)")
+    check_shapes("", PmfError, gram=(gram, ("n_rows", "n_rows")))
     diagonal = np.diagonal(gram).copy()
-    if not np.isfinite(gram).all() or (diagonal < 0).any():
-        raise PmfError("gram must be finite, with a non-negative diagonal")
+    check_entries(FINITE, gram=gram)
+    check_entries(at_least(0), **{"diagonal of gram": diagonal})
     rounding = _ROUNDING * float(diagonal.max(initial=0.0))
     left = np.ones(diagonal.size, np.bool_)
     used: dict[int, set[int]] = {}

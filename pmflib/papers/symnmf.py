@@ -23,6 +23,7 @@ from pmflib.base.arrays import (
     spread_pairs,
     sum_blocks,
 )
+from pmflib.base.constraints import Interval, check
 from pmflib.base.errors import RankError
 from pmflib.base.pseudo_counts import SolverResult, check_limits, check_rank, check_start
 from pmflib.papers.pair_matrix import check_pairs, find_isolated, read_singles
@@ -120,10 +121,7 @@ def fit_symnmf(
     check_limits(max_iter, tol)
     check_pairs(marginals, offsets, observed)
     n_levels = int(offsets[-1])
-    if rank > n_levels:
-        raise RankError(
-            f"rank is {rank}, above {n_levels}, the number of levels of all variables; lower rank"
-        )
+    check(Interval(1, n_levels, hint="the number of all levels"), RankError, rank=rank)
     singles = read_singles(marginals, offsets)
     known = spread_pairs(observed, offsets)
     if rank == 1 or not observed.any():

@@ -21,6 +21,7 @@ from pmflib.base.arrays import (
     normalise_blocks,
     repeat_blocks,
 )
+from pmflib.base.constraints import check_shapes
 from pmflib.base.errors import SchemaError
 from pmflib.base.pseudo_counts import SolverResult, check_limits, check_nonnegative, check_start
 from pmflib.papers.least_squares import project_simplex, solve_simplex_least_squares
@@ -132,8 +133,7 @@ def check_triples(
         If an entry is negative or not finite.
     """
     n_levels, n_variables = int(offsets[-1]), offsets.size - 1
-    if observed.shape != (n_variables,) * 3:
-        raise SchemaError(f"observed has shape {observed.shape}, not {(n_variables,) * 3}")
+    check_shapes("", observed=(observed, (n_variables,) * 3))
     j, k, l_ = np.nonzero(observed)
     if ((j >= k) | (k >= l_)).any():
         raise SchemaError(

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import IntArray, find_extremes, name_type
+from pmflib.base.constraints import check_distinct
 from pmflib.base.display.summary import Summarised, Summary
 from pmflib.base.errors import SchemaError
 from pmflib.base.hooks import find_offers
@@ -80,9 +81,7 @@ class Schema(Summarised):
                 "schema from data: pmflib.Schema.infer(table)"
             )
         names = [variable.name for variable in self.variables]
-        if len(set(names)) < len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            raise SchemaError(f"variables named more than once: {twice}; names must be distinct")
+        check_distinct(names, "variables are")
         if both := sorted(set(names) & set(self.left_out)):
             raise SchemaError(
                 f"left_out names {abridge_names(both)}, which are variables; take them out of one of the two"

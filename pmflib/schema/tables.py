@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zoneinfo
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.base.arrays import FloatArray, name_type
+from pmflib.base.constraints import check_distinct
 from pmflib.base.errors import SchemaError
-from pmflib.base.texts import abridge_names
 from pmflib.schema.variable import MISSING, as_text, is_absent, read_number
 
 CATEGORIES = b"pmflib.categories"
@@ -46,7 +45,7 @@ def as_arrow(
     """
     read = partial(_read_column, wanted=wanted, lists=lists)
     if isinstance(table, pa.Table | pa.RecordBatch):
-        _refuse_twice(table.schema.names)
+        check_distinct(map(str, table.schema.names), "columns are")
         found = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
         for index, field in enumerate(found.schema):
             column = read(field.name, found[index])
@@ -58,7 +57,7 @@ def as_arrow(
             f"table is {name_type(table)}, which is not computed yet; pass table.collect()"
         )
     if isinstance(table, Mapping):
-        _refuse_twice(table)
+        check_distinct(map(str, table), "columns are")
         return _join_columns({str(name): values for name, values in table.items()}, read)
     # pandas refuses columns of mixed types here, and does not say which NaN are missing
     if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "iloc"):
@@ -68,7 +67,7 @@ def as_arrow(
             dict(zip(columns.column_names, columns.columns, strict=True)), read, declared
         )
     if hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        _refuse_twice(table.columns)
+        check_distinct(map(str, table.columns), "columns are")
         return _join_columns({str(name): table[name] for name in table.columns}, read)
     raise SchemaError(
         f"table is {name_type(table)}; expected an Arrow table, a mapping of columns, or a pandas or polars frame"
@@ -112,14 +111,6 @@ def _name_remedy(table: object) -> str:
     if isinstance(table, Sequence):
         return "; of rows: pandas.DataFrame(rows, columns=[...])"
     return ""
-
-
-def _refuse_twice(names: Iterable[object]) -> None:
-    times = Counter(map(str, names))
-    if twice := [name for name, n_times in times.items() if n_times > 1]:
-        raise SchemaError(
-            f"columns named more than once: {abridge_names(twice)}; rename or drop all but one of each"
-        )
 
 
 def _declares_levels(table: Any, name: str) -> bool:

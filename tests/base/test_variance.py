@@ -35,5 +35,5 @@ def test_ask__refuses_weights_alone_as_a_design():
     schema = pmf.count_pairs(CODES, [2] * 3).schema
     model = JointPMF(np.ones(1), np.full((6, 1), 0.5), schema)
     assert model.ask("P(v0=1)", CODES, design=Variance.of_rows(WEIGHT)).rows()
-    with pytest.raises(pmf.PmfError, match="design is of type ndarray"):
+    with pytest.raises(pmf.PmfError, match="design is an ndarray"):
         model.ask("P(v0=1)", CODES, design=WEIGHT)

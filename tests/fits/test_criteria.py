@@ -215,7 +215,7 @@ def test_score_composite__refuses():
     with pytest.raises(SchemaError, match="schema"):
         score_composite(make_model([2, 3], 1), counts)
     wide = make_model([2, 2], 900)
-    with pytest.raises(MemoryPlanError, match="4500"):
+    with pytest.raises(MemoryPlanError, match="4,500"):
         score_composite(wide, counts)
 
 

@@ -61,7 +61,7 @@ def test_published_factors__refuses_what_the_experiments_do_not_have():
     rng = np.random.default_rng(0)
     with pytest.raises(pmf.PmfError, match="separability"):
         published_factors(5, 10, 5, rng, separability=0.5)
-    with pytest.raises(SchemaError, match="rank"):
+    with pytest.raises(SchemaError, match=r"n_variables is 3.*separability"):
         published_factors(3, 10, 5, rng, separability=0.1)
     with pytest.raises(RankError, match="rank"):
         published_factors(5, 10, 0, rng)

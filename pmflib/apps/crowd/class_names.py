@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 
+from pmflib.base.constraints import Interval, check
 from pmflib.base.errors import SchemaError, SchemaWarning
 from pmflib.base.texts import fold_text, list_some, natural_key, unify_texts
 from pmflib.schema.variable import DEFAULT_MISSING, Variable
@@ -71,11 +72,8 @@ def make_class_variable(
 
 def check_number(n_classes: int) -> None:
     """Check the number of classes, since confusion matrices grow with its square; see `unify_classes`."""
-    if n_classes > MOST_CLASSES:
-        raise SchemaError(
-            f"there are {n_classes} distinct labels, above {MOST_CLASSES}; check which column holds the label, or name "
-            "the classes that count"
-        )
+    wanted = Interval(most=MOST_CLASSES, hint="or name the classes that count")
+    check(wanted, SchemaError, **{"number of distinct labels": n_classes})
     if n_classes > MANY_CLASSES:
         warnings.warn(
             f"there are {n_classes} distinct labels, and every worker has a confusion matrix of their number squared: "

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import FLOOR, FloatArray
+from pmflib.base.constraints import check_distinct
 from pmflib.base.errors import SchemaError
 from pmflib.base.texts import abridge_names, fold_text
 from pmflib.schema.tables import as_arrow
@@ -114,10 +115,7 @@ def scale_predictions(tasks: Sequence[str | None], given: FloatArray) -> FloatAr
             f"classifier gives task {tasks[row]!r} the probabilities {given[row].tolist()}; give finite numbers of at "
             "least 0, not all 0, or leave out the row"
         )
-    rows_of = {text: row for row, text in enumerate(tasks)}
-    if len(rows_of) < len(tasks):
-        twice = next(text for row, text in enumerate(tasks) if rows_of[text] != row)
-        raise SchemaError(f"classifier has task {twice!r} more than once; pass one row per task")
+    check_distinct(tasks, "classifier has tasks")
     return np.asarray(given / totals[:, None])
 
 

@@ -25,9 +25,9 @@ from pmflib.apps.crowd.pairs.worker_marginals import (
     impute_designated,
 )
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.constraints import OneOf, check
 from pmflib.base.errors import PmfError
 from pmflib.base.method_options import MethodChoice, configure_method, method_option
-from pmflib.base.texts import suggest
 from pmflib.model.statistics import Assessor
 from pmflib.papers.composite import fit_composite
 from pmflib.papers.rotation import (
@@ -145,11 +145,7 @@ class CoOccurrences:
             raise PmfError(f"designated.annotators is {names!r}; pass two workers")
         known = {name: index for index, name in enumerate(self.workers)}
         for name in names:
-            if name not in known:
-                near = suggest(name, map(str, known))
-                raise PmfError(
-                    f"designated.annotators has {name!r}, who is no worker of the log{near}"
-                )
+            check(OneOf(known), **{"designated.annotators": name})
         return known[names[0]], known[names[1]]
 
 

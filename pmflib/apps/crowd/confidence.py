@@ -38,6 +38,7 @@ from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel
 from pmflib.apps.crowd.pairs.shrinkage import update_crowd_model
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.base.blocks import SparseBlock
+from pmflib.base.constraints import Interval, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 
 MOST_PREDICTED = 10_000
@@ -332,12 +333,8 @@ def _estimate(sums: LeftOutSums, annotator_model: AnnotatorModel) -> Calibration
 
 def _check_known(known: IntArray, posterior: FloatArray) -> None:
     n_tasks, n_classes = posterior.shape
-    if known.shape != (n_tasks,):
-        raise PmfError(f"known has shape {known.shape}; pass a class for each of {n_tasks} tasks")
-    if known.size and (known.min() < -1 or known.max() >= n_classes):
-        raise PmfError(
-            f"known has classes from {known.min()} to {known.max()}; give 0 to {n_classes - 1}, or -1 for unknown ones"
-        )
+    check_shapes("pass a class for each task", PmfError, known=(known, (n_tasks,)))
+    check_entries(Interval(-1, n_classes - 1, hint="-1 for unknown ones"), known=known)
 
 
 LEFT_OUT_GAP = 0.09

@@ -28,8 +28,8 @@ from pmflib.apps.crowd.pairs.annotator_model import (
 )
 from pmflib.apps.crowd.pairs.shrinkage import measure_agreement, update_crowd_model
 from pmflib.base.arrays import Arrays, FloatArray
+from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.defaults import Limits
-from pmflib.base.errors import PmfError
 from pmflib.base.methods import find_method
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint
@@ -203,13 +203,11 @@ def plan_passes(
     PmfError
         If a limit is out of range, or the method cannot use the order of classes.
     """
-    if max_passes < 1 or not tol >= 0:
-        raise PmfError(f"max_passes is {max_passes}, tol {tol}; pass at least 1 and at least 0")
+    check(at_least(1), max_passes=max_passes)
+    check(at_least(0), tol=tol)
     chosen = find_method(CROWD_METHODS, method)
-    if ordinal and method not in ORDINAL_METHODS:
-        raise PmfError(
-            f"ordinal is true, and method {method!r} does not use the order of classes; pass one of {ORDINAL_METHODS}"
-        )
+    if ordinal:
+        check(OneOf(ORDINAL_METHODS, "as ordinal is true"), method=method)
     if chosen.family != "passes":
         return plan_dawid_skene(max_passes, tol)
     plan: CrowdPassPlan = chosen.load()(max_passes, tol)

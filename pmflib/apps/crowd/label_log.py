@@ -16,7 +16,8 @@ from pmflib.apps.crowd.class_names import make_class_variable, sort_names, unify
 from pmflib.apps.crowd.known_labels import KnownTasks
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.blocks import SparseBlock
-from pmflib.base.errors import PmfError, SchemaError, SchemaWarning
+from pmflib.base.constraints import OneOf, check
+from pmflib.base.errors import SchemaError, SchemaWarning
 from pmflib.base.texts import list_near, list_some
 from pmflib.schema.tables import as_arrow
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNKNOWN, as_text, read_number
@@ -288,10 +289,8 @@ _REASONS = ("", "no_task", "no_worker", "unknown_label", "repeated")
 
 
 def _check_policies(on_repeated: str, on_unknown: str) -> None:
-    if on_repeated not in ("last", "first", "error"):
-        raise PmfError(f"on_repeated is {on_repeated!r}; pass 'last', 'first' or 'error'")
-    if on_unknown not in ("quarantine", "error"):
-        raise PmfError(f"on_unknown is {on_unknown!r}; pass 'quarantine' or 'error'")
+    check(OneOf(("last", "first", "error")), on_repeated=on_repeated)
+    check(OneOf(("quarantine", "error")), on_unknown=on_unknown)
 
 
 def pick_columns(table: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import SparseBlock
+from pmflib.base.constraints import at_least, check
 from pmflib.base.errors import PmfError, RankError
 from pmflib.inference.planning.sample_sizes import check_accuracy, sample_size
 from pmflib.model import JointPMF
@@ -80,10 +81,7 @@ def plan_labels(
     """
     check_accuracy(accuracy)
     n_workers = len(confusion)
-    if n_workers < 3:
-        raise PmfError(
-            f"the log has {n_workers} workers; two never determine both confusion matrices: ask a third"
-        )
+    check(at_least(3, "as two never determine both confusion matrices"), n_workers=n_workers)
     anchors = _choose_anchors(prior, confusion, labels)
     rows = _plan_tasks(prior, confusion, accuracy)
     if not rows:

@@ -18,9 +18,8 @@ from pmflib.apps.crowd.labelling import Labelling, LabelRule, ScoredBlock, Score
 from pmflib.apps.crowd.questions import LEAST_TASKS, choose_questions, measure_uncertainty
 from pmflib.apps.crowd.workers import SuspiciousWorker, measure_accuracy
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.display.summary import Summarised, Summary, format_count
-from pmflib.base.errors import PmfError
-from pmflib.base.texts import list_near
 
 if TYPE_CHECKING:
     from pmflib.apps.crowd.label_plans import LabelPlan
@@ -248,10 +247,7 @@ class Aggregation(Labelling, Summarised):
         from pmflib.apps.crowd.summaries import plot_confusion
 
         names: list[object] = self.log.workers.to_pylist()
-        if worker not in names:
-            close = list_near(str(worker), list(map(str, names)))
-            hint = f"did you mean {close}?" if close else f"there are {names[:5]} and more"
-            raise PmfError(f"worker {worker!r} gave no label; {hint}")
+        check(OneOf(names), worker=worker)
         index, classes = names.index(worker), self.log.classes.to_pylist()
         return plot_confusion(
             worker, self.confusion[index], classes, self.accuracy[index], **options
@@ -341,8 +337,7 @@ class Aggregation(Labelling, Summarised):
         ----------
         Lindley (1956), Annals of Mathematical Statistics 27.
         """
-        if n_tasks < 0:
-            raise PmfError(f"n_tasks is {n_tasks}; pass at least 0")
+        check(at_least(0), n_tasks=n_tasks)
         uncertainty = measure_uncertainty(self.probabilities)
         n_compared = max(2 * n_tasks, LEAST_TASKS)
         order = np.argsort(-uncertainty, kind="stable")

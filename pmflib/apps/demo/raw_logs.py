@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
-from pmflib.base.errors import PmfError, SchemaError, SourceError
+from pmflib.base.constraints import Interval, OneOf, at_least, check
+from pmflib.base.errors import SchemaError, SourceError
 from pmflib.model.sampling import check_parameters, choose_variables, sample_answers, sample_codes
 
 Format: TypeAlias = Literal["csv", "csv.gz", "parquet"]
@@ -31,10 +32,8 @@ RATING_DAMAGE = (*SURVEY_DAMAGE, "unknown_variable")
 
 def plan_paths(path: Path, n_files: int, format: Format) -> tuple[Path, ...]:
     """Name the files of a log, and create their directory."""
-    if format not in FORMATS:
-        raise SourceError(f"format is {format!r}: pass one of {', '.join(FORMATS)}")
-    if n_files < 1:
-        raise PmfError(f"n_files is {n_files}, below 1: pass a count of files")
+    check(OneOf(FORMATS), SourceError, format=format)
+    check(at_least(1), n_files=n_files)
     if path.is_dir() if n_files == 1 else path.is_file():
         found, needed = ("directory", "file") if n_files == 1 else ("file", "directory")
         raise SourceError(f"path {path} is a {found}, {n_files} file(s) need a {needed}: rename it")
@@ -271,8 +270,7 @@ def write_rating_log(
     """
     check_parameters(prior, factors, offsets)
     _check_sizes(offsets, n_samples, batch, dirt)
-    if not ratings_per_sample > 0:
-        raise PmfError(f"ratings_per_sample is {ratings_per_sample}: it must be above 0")
+    check(Interval(0, closed="right"), ratings_per_sample=ratings_per_sample)
     paths = plan_paths(Path(path), n_files, format)
     ways = RATING_DAMAGE if format == "parquet" else RATING_DAMAGE + TEXT_DAMAGE
     movies = tuple(f"m{j + 1:04d}" for j in range(offsets.size - 1))
@@ -379,10 +377,8 @@ def write_survey(
 
 
 def _check_sizes(offsets: IntArray, n_samples: int, batch: int, dirt: float) -> None:
-    if n_samples < 1 or batch < 1:
-        raise PmfError(f"n_samples is {n_samples} and batch {batch}: both must be >= 1")
-    if not 0 <= dirt <= 1:
-        raise PmfError(f"dirt is {dirt}, outside [0, 1]: pass the share of rows to damage")
+    check(at_least(1), n_samples=n_samples, batch=batch)
+    check(Interval(0, 1, hint="the share of rows to damage"), dirt=dirt)
     if dirt > 0 and np.diff(offsets).min() < 2:
         raise SchemaError(
             "a variable has 1 level, a duplicate with another needs 2: pass dirt=0 or add levels"

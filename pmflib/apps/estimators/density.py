@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from pmflib.apps.estimators.joint_estimator import TableEstimator
 from pmflib.apps.estimators.user_tables import make_user_table
 from pmflib.base.arrays import FloatArray
-from pmflib.base.errors import PmfError
+from pmflib.base.constraints import at_least, check
 from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.schema import MISSING, Schema
 
@@ -97,8 +97,7 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
         """
         model = self._model
         self._refuse_parts("sample")
-        if n_samples < 1:
-            raise PmfError(f"n_samples is {n_samples}; pass at least 1")
+        check(at_least(1), n_samples=n_samples)
         rng = np.random.default_rng(self._draw_seed(random_state))
         codes = model.sample(n_samples, rng)
         columns = {

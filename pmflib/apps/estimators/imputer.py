@@ -12,8 +12,9 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from pmflib.apps.estimators.joint_estimator import TableEstimator
 from pmflib.apps.estimators.user_tables import UserTable, convert_frame
-from pmflib.base.arrays import BoolArray, IntArray, check_whole
+from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.errors import PmfError, SchemaWarning
 from pmflib.base.texts import list_some
 from pmflib.base.variance import weigh_samples
@@ -183,16 +184,10 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
 
     def _check_draws(self) -> None:
         """Check strategy and number of draws."""
-        if self.strategy not in STRATEGIES:
-            raise PmfError(f"strategy is {self.strategy!r}; pass one of {STRATEGIES}")
-        check_whole("draws", self.draws)
-        if self.draws < 1:
-            raise PmfError(f"draws is {self.draws}; pass at least 1")
-        if self.draws > 1 and self.strategy != "draw":
-            raise PmfError(
-                f"draws is {self.draws} and strategy is {self.strategy!r}, which gives one table; give "
-                "strategy='draw', or leave draws out"
-            )
+        check(OneOf(STRATEGIES), strategy=self.strategy)
+        check(at_least(1, whole=True), draws=self.draws)
+        if self.draws > 1:
+            check(OneOf(("draw",), "or leave draws out"), strategy=self.strategy)
 
     def _fill(self, table: UserTable, gaps: BoolArray, chosen: dict[int, list[Any]]) -> Any:
         """Fill the gaps of each variable and return a table of the requested type."""

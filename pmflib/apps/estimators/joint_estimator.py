@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pmflib.apps.estimators.user_tables import LevelValues, UserTable
 from pmflib.base.arrays import IntArray, check_row_order
+from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.errors import PmfError, SchemaError, SchemaWarning, StoreError
 from pmflib.base.texts import abridge_names, list_some
 from pmflib.families.traits.traits import fit_traits
@@ -142,8 +143,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         if self.schema is not None:
             variables = self._match_schema(is_named=is_named)
         else:
-            if not isinstance(self.bins, int | np.integer) or self.bins < 2:
-                raise PmfError(f"bins is {self.bins!r}; pass a number of at least 2")
+            check(at_least(2, whole=True), bins=self.bins)
             proposals = propose_variables(
                 columns,
                 missing=NOT_GIVEN,
@@ -350,8 +350,7 @@ class TableEstimator(JointEstimator):
         return codes
 
     def _check_method(self) -> None:
-        if self.method not in METHODS:
-            raise PmfError(f"method is {self.method!r}; pass one of {METHODS}")
+        check(OneOf(METHODS), method=self.method)
         if self.method == "traits" and self.dependence not in (None, "none"):
             raise PmfError(
                 f"dependence is {self.dependence!r} and method is 'traits', which has no latent classes for variables "

@@ -14,7 +14,7 @@ import scipy.sparse
 from scipy.optimize import minimize_scalar
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, list_owners, sum_pairs
-from pmflib.base.errors import PmfError
+from pmflib.base.constraints import at_least, check
 from pmflib.base.machine import find_memory_limit
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.folds import count_in_samples
@@ -118,10 +118,8 @@ def regress_items(
         # an item that a sample has is level 0 of a variable of one level
         counts = count_pairs(held.astype(np.int8) - 1, [1] * n_items, n_folds=N_FOLDS)
         levels, starts = np.arange(n_items), np.arange(n_items)
-    if counts.n_folds < 2:
-        raise PmfError(
-            "counts have one fold, and held-out folds choose the ridge parameter; count with n_folds=4 or more"
-        )
+    wanted = at_least(2, "as held-out folds choose the ridge parameter: count with n_folds=4")
+    check(wanted, n_folds=counts.n_folds)
     is_judge = np.arange(counts.n_folds) % N_FOLDS == 1
     sums: Any = np.zeros((2, n_items, n_items))
     offsets = np.append(starts, levels.size)

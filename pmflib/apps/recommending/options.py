@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
-from numbers import Integral
-from typing import Any
 
+from pmflib.base.constraints import FINITE, OneOf, at_least, check
 from pmflib.base.errors import PmfError
 from pmflib.base.options import option
 
@@ -51,23 +49,13 @@ class Recommendations:
     most_per_group: int | None = None
 
     def __post_init__(self) -> None:
-        numbers: list[tuple[str, Any, int]] = [
-            ("top", self.top, 1),
-            ("at_least", self.at_least, 0),
-            ("most_per_group", self.most_per_group, 1),
-        ]
-        for name, number, least in numbers:
-            whole = isinstance(number, Integral) and not isinstance(number, bool)
-            if number is not None and not (whole and number >= least):
-                raise PmfError(f"{name} is {number!r}; pass a whole number of at least {least}")
-        if self.source not in ("model", "counts"):
-            raise PmfError(f"source (--from) is {self.source!r}; pass 'model' or 'counts'")
-        if self.exclude not in ("seen", "none"):
-            raise PmfError(
-                f"exclude is {self.exclude!r}; pass 'seen' or 'none', and other items as a list or by --not-items"
-            )
-        if not math.isfinite(self.penalty):
-            raise PmfError(f"penalty is {self.penalty}; pass a finite number")
+        check(
+            at_least(1, whole=True, also=(None,)), top=self.top, most_per_group=self.most_per_group
+        )
+        check(at_least(0, whole=True, also=(None,)), at_least=self.at_least)
+        check(OneOf(("model", "counts")), **{"source (--from)": self.source})
+        check(OneOf(("seen", "none"), "and other items by --not-items"), exclude=self.exclude)
+        check(FINITE, penalty=self.penalty)
         if (self.most_per_group is None) != (not self.groups):
             raise PmfError(
                 f"most_per_group is {self.most_per_group} and groups has {len(self.groups)} items; give both or neither"

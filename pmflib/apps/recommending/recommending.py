@@ -20,8 +20,9 @@ from pmflib.answering.question import Question, bind_question, parse_question
 from pmflib.apps.recommending.item_regression import ItemRegression, regress_items
 from pmflib.apps.recommending.options import Recommendations
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, sum_blocks
+from pmflib.base.constraints import OneOf, check, check_schemas
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
-from pmflib.base.texts import abridge_names, suggest
+from pmflib.base.texts import abridge_names
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.counts.stored_tables import StoredTables
 from pmflib.model.measures import TargetSums
@@ -331,11 +332,7 @@ def recommend(
     if counts is not None and not isinstance(counts, PairCounts):
         counts = _encode(schema, counts)
     if isinstance(counts, PairCounts):
-        if counts.schema.digest != schema.digest:
-            raise SchemaError(
-                f"counts have schema {counts.schema.digest[:12]} and the model {schema.digest[:12]}; count under "
-                "model.schema"
-            )
+        check_schemas(model=schema, counts=counts)
         n_ratings = sum_ratings(counts.to_samples().count_levels(), schema)
     else:
         n_ratings = count_ratings(codes if counts is None else counts, schema)
@@ -399,12 +396,10 @@ def _choose_items(
     schema: Schema, requested: Recommendations, n_ratings: IntArray | None
 ) -> IntArray:
     """Return the positions of the candidates, in the order of the schema."""
+    known = OneOf(dict.fromkeys(schema.names))
     for argument, names in (("items", requested.items or ()), ("exclude", requested.not_items)):
         for name in names:
-            if name not in schema:
-                raise SchemaError(
-                    f"{argument} names {name!r}, which is no variable of the model{suggest(name, schema.names)}"
-                )
+            check(known, SchemaError, **{argument: name})
     wanted = {*(schema.names if requested.items is None else requested.items)}
     unwanted = {*requested.not_items}
     able = np.array([name in wanted and name not in unwanted for name in schema.names])
@@ -456,12 +451,10 @@ def _weigh_levels(schema: Schema, items: IntArray, value: str) -> tuple[FloatArr
 def _number_groups(schema: Schema, groups: Sequence[tuple[str, str]]) -> IntArray:
     """Number the groups of variables: int32 (n_variables,), -1 without a group."""
     numbers: dict[str, int] = {}
+    known = OneOf(dict.fromkeys(schema.names))
     found = np.full(schema.n_variables, -1, np.int32)
     for name, group in groups:
-        if name not in schema:
-            raise SchemaError(
-                f"groups name {name!r}, which is no variable of the model{suggest(name, schema.names)}"
-            )
+        check(known, SchemaError, groups=name)
         found[schema.position(name)] = numbers.setdefault(group, len(numbers))
     return found
 
@@ -503,10 +496,7 @@ def measure_recommendations(
         ("held_out", truth, (key, "item")),
     ):
         for name in names:
-            if name not in table.column_names:
-                raise SchemaError(
-                    f"{argument} has no column {name!r}; it has {abridge_names(table.column_names)}"
-                )
+            check(OneOf(table.column_names), SchemaError, **{f"column of {argument}": name})
     if not truth.num_rows:
         raise SchemaError("held_out has no rows; hold out some answers")
     wanted: dict[Any, set[str]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.constraints import Interval, check
 from pmflib.base.display.drawing import (
     INK,
     MAIN,
@@ -52,8 +53,7 @@ def plot_forest(
     PmfError
         If matplotlib is not installed, the share is out of range, or no edge is left.
     """
-    if not 0 <= least_share <= 1:
-        raise PmfError(f"least_share is {least_share}; pass a share in [0, 1]")
+    check(Interval(0, 1), least_share=least_share)
     shown = [
         (names.index(first), names.index(second), share)
         for first, second, share in edges

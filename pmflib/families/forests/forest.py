@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.constraints import Interval, at_least, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 
 
@@ -34,15 +35,9 @@ class Forest:
 
     def __post_init__(self) -> None:
         n_variables = self.offsets.size - 1
-        if self.parents.ndim != 2 or not len(self.parents) or self.parents.shape[1] != n_variables:
-            raise PmfError(
-                f"parents has shape {self.parents.shape}; pass (rank, {n_variables}), rank at least 1"
-            )
-        if self.parents.min() < -1 or self.parents.max() >= n_variables:
-            raise PmfError(
-                f"parents spans [{self.parents.min()}, {self.parents.max()}]; pass positions in [0, {n_variables}), "
-                "or -1"
-            )
+        check_shapes("", PmfError, parents=(self.parents, ("rank", n_variables)))
+        check(at_least(1), rank=len(self.parents))
+        check_entries(Interval(-1, n_variables - 1, hint="-1 for none"), parents=self.parents)
         object.__setattr__(self, "parents", np.ascontiguousarray(self.parents, np.int32))
         # computing the order detects cycles
         assert self.order.size

@@ -15,6 +15,7 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.constraints import NONNEGATIVE, at_least, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.families.forests.forest import Forest
 from pmflib.families.forests.statistics import TreeParameters, TreePasses
@@ -72,11 +73,8 @@ class TreePMF(JointPMF, mark="dependence=tree"):
                 f"the forest is of {forest.rank} states and {forest.offsets.size - 1} variables; the prior has "
                 f"{self.rank} states and the schema {self.schema.n_variables} variables: take all from one model"
             )
-        if tables.shape != (forest.n_entries,) or not np.isfinite(tables).all() or tables.min() < 0:
-            raise PmfError(
-                f"tables has shape {tables.shape}, or a value that is no probability; the forest needs "
-                f"({forest.n_entries},), at least 0"
-            )
+        check_shapes("as the forest needs", PmfError, tables=(tables, (forest.n_entries,)))
+        check_entries(NONNEGATIVE, tables=tables)
         if np.abs(np.add.reduceat(tables, forest.rows) - 1).max() > 1e-6:
             raise PmfError("a row of tables does not sum to 1; normalise it")
 
@@ -86,10 +84,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
     ) -> Self:
         """Make a model of given parameters; its factors are computed from the tables."""
         prior, forest, tables = parameters
-        if tables.shape != (forest.n_entries,):
-            raise PmfError(
-                f"tables has shape {tables.shape}; the forest needs ({forest.n_entries},): take both from one model"
-            )
+        check_shapes("take both from one model", PmfError, tables=(tables, (forest.n_entries,)))
         factors = forest.find_marginals(tables)
         return cls(prior, factors, schema, dict(origin or {}), forest=forest, tables=tables)
 
@@ -476,8 +471,7 @@ def draw_tree_rows(parameters: TreeParameters, n_rows: int, rng: np.random.Gener
     PmfError
         If n_rows is negative.
     """
-    if n_rows < 0:
-        raise PmfError(f"n_rows is {n_rows}, below 0: pass a count of rows")
+    check(at_least(0), n_rows=n_rows)
     prior, forest, tables = parameters
     n_variables = forest.offsets.size - 1
     dtype = np.int8 if np.diff(forest.offsets).max() <= 127 else np.int16

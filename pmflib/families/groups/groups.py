@@ -24,6 +24,7 @@ from pmflib.base.arrays import (
     repeat_blocks,
 )
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import OneOf, at_least, check, check_rows
 from pmflib.base.display.drawing import Axes
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.display.summary import (
@@ -224,8 +225,7 @@ class GroupComparison(Summarised):
         """
         from pmflib.model.figures import plot_side_by_side
 
-        if fit not in self.fits:
-            raise PmfError(f"fit is {fit!r}; pass one of {tuple(self.fits)}")
+        check(OneOf(self.fits), fit=fit)
         return plot_side_by_side(self.fits[fit].models, state, ax=ax)
 
 
@@ -518,13 +518,9 @@ class _GroupTable:
 def _read_groups(group: object, n_rows: int) -> tuple[IntArray, tuple[str, ...]]:
     """Index of the group of each row, -1 for none, and the names of the groups in order."""
     values = as_arrow({"group": group})["group"].to_pylist()
-    if len(values) != n_rows:
-        raise PmfError(f"group has {len(values)} rows and samples {n_rows}; pass one per row")
+    check_rows(n_rows, group=values)
     names = tuple(sorted({str(each) for each in values if each is not None}))
-    if len(names) < 2:
-        raise PmfError(
-            f"group has {len(names)} names; groups are compared where there are two at least"
-        )
+    check(at_least(2), **{"number of groups": len(names)})
     places = {name: place for place, name in enumerate(names)}
     return np.array([-1 if each is None else places[str(each)] for each in values]), names
 

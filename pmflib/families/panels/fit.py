@@ -15,14 +15,14 @@ from typing import Literal, Self
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, Parameters, check_whole, name_type
+from pmflib.base.arrays import FloatArray, IntArray, Parameters
 from pmflib.base.blocks import Block
 from pmflib.base.comparison import Comparison, compare_candidates
+from pmflib.base.constraints import at_least, check, check_type
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.display.summary import Summarised, Summary, decimal, tabulate_comparison
-from pmflib.base.errors import PmfError, SchemaError
-from pmflib.base.pseudo_counts import check_rank
+from pmflib.base.errors import PmfError, RankError, SchemaError
 from pmflib.cluster.clients import find_memory
 from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.blocks import ScoreRows
@@ -267,17 +267,12 @@ def fit_transitions(
     Collins, Lanza (2010), Latent Class and Latent Transition Analysis, chapters 7 and 8; Bartolucci, Farcomeni, Pennoni
     (2013), Latent Markov Models for Longitudinal Data, chapter 3.
     """
-    if n_states != "auto":
-        check_rank(n_states)
-    for name, number in (("n_starts", n_starts), ("max_passes", max_passes)):
-        check_whole(name, number)
-        if number < 1:
-            raise PmfError(f"{name} is {number}; pass at least 1")
+    check(at_least(1, whole=True, also=("auto",)), RankError, n_states=n_states)
+    check(at_least(1, whole=True), n_starts=n_starts, max_passes=max_passes)
     if isinstance(samples, StoredSamples):
         schema = samples.schema
     schema = infer_schema(samples, waves) if schema is None else schema
-    if not isinstance(schema, Schema):
-        raise SchemaError(f"schema is {name_type(schema)}; pass a pmflib.Schema")
+    check_type(Schema, "pass a pmflib.Schema", SchemaError, schema=schema)
     found = Waves.find(schema, waves)
     limits = Limits(max_passes, tol)
     limits.check()

@@ -9,8 +9,9 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import check_size
 from pmflib.base.display.summary import SummaryTable
-from pmflib.base.errors import MemoryPlanError, PmfError
+from pmflib.base.errors import PmfError
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.families.panels.model import Chain, ChainLayout, TransitionModel
 from pmflib.information.covariance import PMFCovariance, PMFInformation, find_covariance
@@ -136,11 +137,8 @@ def find_chain_covariance(model: TransitionModel, source: BlockSource) -> PMFCov
     """
     layout, rank = model.layout, model.n_states
     values, starts = list_chain(model)
-    if values.size > MAX_ENTRIES:
-        raise MemoryPlanError(
-            f"the model has {values.size} probabilities, above {MAX_ENTRIES}; take fewer states or questions, or "
-            "equal tables in all waves"
-        )
+    hint = "take fewer states or questions, or equal tables in all waves"
+    check_size(values.size, MAX_ENTRIES, "probabilities in the model", hint)
     entries = open_entries(values, starts)
     found = source.map_in_turn(
         sum_chain,

@@ -14,13 +14,13 @@ from pmflib.base.arrays import (
     FloatArray,
     IntArray,
     Parameters,
-    check_whole,
     list_owners,
     normalise_blocks,
     spread_evenly,
     sum_blocks,
 )
 from pmflib.base.blocks import Block, DenseBlock, weigh_rows
+from pmflib.base.constraints import NONNEGATIVE, Interval, check, check_entries, check_shapes
 from pmflib.base.display.summary import (
     Summarised,
     Summary,
@@ -282,11 +282,8 @@ class TransitionModel(Summarised):
         rank, n_waves = self.initial.size, self.waves.n_waves
         expected = ((rank,), (n_waves - 1, rank, rank), (self.schema.n_levels, rank))
         for name, values, shape in zip(Chain._fields, self.chain, expected, strict=True):
-            if values.shape != shape or not np.all((values >= 0) & (values < np.inf)):
-                raise PmfError(
-                    f"{name} has shape {values.shape}, or a value that is no probability; {n_waves} waves and "
-                    f"{rank} states need {shape}, at least 0"
-                )
+            check_shapes("", PmfError, **{name: (values, shape)})
+            check_entries(NONNEGATIVE, **{name: values})
         sums = [self.initial.sum(), *self.transitions.sum(axis=2).ravel()]
         sums += [*sum_blocks(self.emissions, self.schema.offsets).ravel()]
         if np.abs(np.array(sums) - 1).max() > 1e-6:
@@ -360,10 +357,8 @@ class TransitionModel(Summarised):
         return JointPMF(prior / prior.sum(), rows, own, self.origin)
 
     def _check_wave(self, wave: object, n_waves: int) -> None:
-        check_whole("wave", wave)
-        assert isinstance(wave, int | np.integer)
-        if not 0 <= wave < n_waves:
-            raise PmfError(f"wave is {wave}, outside [0, {n_waves}); waves are counted from 0")
+        wanted = Interval(0, n_waves - 1, whole=True, hint="waves are counted from 0")
+        check(wanted, wave=wave)
 
     def log_prob(self, table: object) -> FloatArray:
         """Return the log-probability of the observed cells of each person.
@@ -472,7 +467,7 @@ class TransitionModel(Summarised):
         -------
         Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing.
         """
-        check_whole("n_rows", n_rows)
+        check(Interval(whole=True), n_rows=n_rows)
         rng = np.random.default_rng(rng)
         codes = np.empty((n_rows, self.schema.n_variables), self.schema.code_dtype)
         states = np.zeros(n_rows, np.int64)

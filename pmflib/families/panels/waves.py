@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.base.arrays import IntArray, check_whole
+from pmflib.base.arrays import IntArray
+from pmflib.base.constraints import Interval, OneOf, check
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.texts import abridge_names
 from pmflib.schema import Schema
@@ -100,7 +101,7 @@ def list_names(
 ) -> tuple[tuple[str | None, ...], ...]:
     """List the columns of each wave, given names or the number of waves: see `Waves.find`."""
     if isinstance(waves, int | np.integer):
-        check_whole("waves", waves)
+        check(Interval(whole=True), waves=waves)
         if waves < 1 or len(columns) % waves:
             raise PmfError(
                 f"waves is {waves} and there are {len(columns)} variables; pass a number of waves that divides it, or "
@@ -144,10 +145,8 @@ def infer_schema(table: object, waves: int | WaveNames) -> Schema:
     for own in names:
         columns = {}
         for question, name in zip(questions, own, strict=True):
-            if name is not None and name not in wide.column_names:
-                raise SchemaError(
-                    f"column {name!r} of waves is absent; the table has {abridge_names(wide.column_names)}"
-                )
+            if name is not None:
+                check(OneOf(wide.column_names), SchemaError, **{"column of waves": name})
             columns[question] = pa.nulls(len(wide)) if name is None else wide[name]
         parts.append(pa.table(columns))
     found = Schema.infer(pa.concat_tables(parts, promote_options="permissive"))
@@ -218,10 +217,7 @@ def spread_waves(
     if variables is None:
         variables = [name for name in long.column_names if name not in (person, wave)]
     for name in (person, wave, *variables):
-        if name not in long.column_names:
-            raise SchemaError(
-                f"column {name!r} is absent; the table has {abridge_names(long.column_names)}"
-            )
+        check(OneOf(long.column_names), SchemaError, column=name)
     codes, values = [], []
     for name in (person, wave):
         key = long[name]

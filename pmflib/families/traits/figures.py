@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmflib.base.arrays import check_whole
+from pmflib.base.constraints import Interval, check
 from pmflib.base.display.drawing import INK, MAIN, Axes, clear_frame, open_axes
 from pmflib.base.errors import PmfError
 from pmflib.families.traits.level_scores import read_values
@@ -43,10 +43,8 @@ def plot_traits(model: JointPMF, table: object, *, trait: int = 0, ax: Axes | No
     """
     schema, found = model.schema, score_traits(model, table)
     scores, errors, codes = found.scores, found.errors, schema.encode(table)
-    check_whole("trait", trait)
     n_traits = scores.shape[1]
-    if not 0 <= trait < n_traits:
-        raise PmfError(f"trait is {trait}, outside [0, {n_traits}); the first is 0")
+    check(Interval(0, n_traits - 1, hint="the first is 0", whole=True), trait=trait)
     total, number = np.zeros((2, len(codes)))
     for position, variable in enumerate(schema):
         values = read_values(variable)

@@ -11,8 +11,9 @@ import numpy as np
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock, weigh_rows
+from pmflib.base.constraints import check_size
 from pmflib.base.display.summary import SummaryTable
-from pmflib.base.errors import MemoryPlanError, PmfError
+from pmflib.base.errors import PmfError
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.families.traits.discriminations import Discriminations, name_contrast
@@ -184,11 +185,8 @@ def find_item_covariance(model: TraitPMF, source: BlockSource) -> Covariance:
     """
     design = _open_design(model)
     size = design.starts[-1]
-    if size > MAX_COEFFICIENTS:
-        raise MemoryPlanError(
-            f"the model has {size} intercepts and slopes, above {MAX_COEFFICIENTS}; merge levels, or ask questions: "
-            "answers have errors of their own"
-        )
+    hint = "merge levels, or ask questions: answers have errors of their own"
+    check_size(size, MAX_COEFFICIENTS, "intercepts and slopes in the model", hint)
     found = source.map_in_turn(
         _sum_items, sum_fields, model, design, result_bytes=16 * size**2, name="information"
     )

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, check_row_order, check_whole, spread_pairs
+from pmflib.base.arrays import FloatArray, IntArray, check_row_order, spread_pairs
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import NONNEGATIVE, Interval, check, check_type
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.errors import PmfError, SchemaError
@@ -146,15 +147,11 @@ def fit_item_responses(
 
 def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: float) -> None:
     """Refuse options that are out of range."""
-    check_whole("n_traits", n_traits)
-    if n_traits not in GRIDS:
-        raise PmfError(
-            f"n_traits is {n_traits}; give 1 to {max(GRIDS)}, or fit more of them by pmflib.families.fit_traits"
-        )
-    check_whole("max_passes", max_passes)
+    wanted = Interval(1, max(GRIDS), whole=True, hint="or more by pmflib.families.fit_traits")
+    check(wanted, n_traits=n_traits)
+    check(Interval(whole=True), max_passes=max_passes)
     Limits(max_passes, tol).check()
-    if not 0 <= pseudo_count < np.inf:
-        raise PmfError(f"pseudo_count is {pseudo_count}; pass a number of at least 0")
+    check(NONNEGATIVE, pseudo_count=pseudo_count)
 
 
 def _open_samples(
@@ -167,8 +164,7 @@ def _open_samples(
         _refuse_nothing(samples.n_rows)
         return samples.schema, samples, samples.count_pairs().to_samples()
     schema = Schema.infer(samples) if schema is None else schema
-    if not isinstance(schema, Schema):
-        raise SchemaError(f"schema is {type(schema).__name__}; pass a pmflib.Schema")
+    check_type(Schema, "pass a pmflib.Schema", SchemaError, schema=schema)
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
     check_row_order(samples, weight=weight)
     block = weigh_samples(given, weight, schema.weight_decimals)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, list_owners, name_type
+from pmflib.base.arrays import FloatArray, IntArray, list_owners
 from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.constraints import FINITE, check_entries, check_shapes, check_type
 from pmflib.base.errors import PmfError
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
@@ -113,8 +114,7 @@ class TraitModel:
     is_quadrature: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.schema, Schema):
-            raise PmfError(f"schema is {name_type(self.schema)}; pass a pmflib.Schema")
+        check_type(Schema, "pass a pmflib.Schema", schema=self.schema)
         n_levels, n_traits = self.schema.n_levels, self.mean.size
         expected = {
             "base": (n_levels,),
@@ -124,13 +124,8 @@ class TraitModel:
         }
         for name, shape in expected.items():
             values = getattr(self, name)
-            if values.shape != shape:
-                raise PmfError(
-                    f"{name} has shape {values.shape}; with the schema's {n_levels} levels and {n_traits} traits it "
-                    f"must be {shape}"
-                )
-            if not np.isfinite(values).all():
-                raise PmfError(f"{name} has a value that is not finite; fit the model again")
+            check_shapes("as levels and traits need", PmfError, **{name: (values, shape)})
+            check_entries(FINITE, **{name: values})
         if n_traits and np.linalg.eigvalsh(self.covariance)[0] <= 0:
             raise PmfError(
                 "covariance is not positive definite: an eigenvalue is "

@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, check_row_order, check_whole, name_type
+from pmflib.base.arrays import FloatArray, IntArray, check_row_order
 from pmflib.base.blocks import Block, DenseBlock, SparseBlock
 from pmflib.base.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.base.constraints import Interval, at_least, check, check_type
 from pmflib.base.defaults import Limits
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.errors import PmfError, SchemaError
@@ -243,8 +244,7 @@ def compile_states(
     PmfError
         If ``n_states`` is below 1.
     """
-    if n_states < 1:
-        raise PmfError(f"n_states is {n_states}; pass at least 1")
+    check(at_least(1), n_states=n_states)
     points, prior = draw_points(traits, samples, n_states, np.random.default_rng(seed))
     factors, schema = traits.find_factors(points), traits.schema
     return TraitPMF(prior, factors, schema, dict(origin or {}), trait_model=traits)
@@ -314,11 +314,8 @@ def _open_samples(
     samples: object, schema: Schema | None, weight: object | None
 ) -> tuple[BlockSource, Schema, int]:
     """Open the samples, at least one, with their variables and the number of rows."""
-    if schema is not None and not isinstance(schema, Schema):
-        raise SchemaError(
-            f"schema is {name_type(schema)}; pass a Schema: pmflib.Schema.infer(table), or of numbers of levels "
-            "pmflib.Schema.from_cardinalities([2, 3])"
-        )
+    hint = "pass pmflib.Schema.infer(table), or pmflib.Schema.from_cardinalities([2, 3])"
+    check_type(Schema | None, hint, SchemaError, schema=schema)
     check_row_order(samples, weight=weight)
     found: tuple[BlockSource, Schema, int]
     if isinstance(samples, StoredSamples):
@@ -381,21 +378,9 @@ def predict_by_states(
 
 
 def _check_options(dimensions: object, n_states: object, shrinkage: object, passes: object) -> None:
-    for name, number, least in (
-        ("dimensions", dimensions, 0),
-        ("n_states", n_states, 1),
-        ("passes", passes, 1),
-    ):
-        if isinstance(number, str) and number == "auto":
-            continue
-        check_whole(name, number)
-        assert isinstance(number, int | np.integer)
-        if number < least:
-            raise PmfError(f"{name} is {number}; pass at least {least}, or 'auto'")
-    if shrinkage != "auto" and not (
-        isinstance(shrinkage, int | float) and 0 < float(shrinkage) <= 1
-    ):
-        raise PmfError(f"shrinkage is {shrinkage!r}, outside (0, 1]; pass a number, or 'auto'")
+    check(at_least(0, whole=True, also=("auto",)), dimensions=dimensions)
+    check(at_least(1, whole=True, also=("auto",)), n_states=n_states, passes=passes)
+    check(Interval(0, 1, "right", also=("auto",)), shrinkage=shrinkage)
 
 
 UPDATE_TABLES = 10

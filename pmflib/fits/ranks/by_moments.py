@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.base.arrays import FloatArray
-from pmflib.base.errors import PmfError, StoreError
+from pmflib.base.constraints import OneOf, check
+from pmflib.base.errors import StoreError
 from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
 from pmflib.papers.nmf_rank import (
@@ -86,8 +87,7 @@ def select_nmf_rank(
     >>> select_nmf_rank(matrix)
     NMFRank(rank=3, rows=array([0, 1, 2]), method='generators')
     """
-    if method not in get_args(Method):
-        raise PmfError(f"method is {method!r}; pass one of {get_args(Method)}")
+    check(OneOf(get_args(Method)), method=method)
     row_weights = None if weights is None else np.asarray(weights, np.float64)
     if isinstance(matrix, str | Path):
         path = Path(matrix)

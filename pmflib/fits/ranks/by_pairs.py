@@ -21,6 +21,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, Parameters, check_counts
 from pmflib.base.comparison import Comparison, ScoredCandidate, compare_candidates, compare_folds
+from pmflib.base.constraints import at_least, check
 from pmflib.base.defaults import RANKS_BY_PAIRS
 from pmflib.base.display.progress import reports_progress
 from pmflib.base.errors import PmfError, RankError
@@ -127,11 +128,8 @@ def select_rank(
         )
         counts = narrow_counts(counts, kept)
     folds = [RankFold.of_round(split) for split in hold_out_rounds(counts, N_ROUNDS)]
-    if len(folds) < 2:
-        raise PmfError(
-            f"counts has {counts.n_folds} folds and pairs to fit and to hold out in "
-            f"{len(folds)} rounds of them; a choice takes 2: count with n_folds=16, or pass a rank"
-        )
+    wanted = at_least(2, "count with n_folds=16, or pass a rank")
+    check(wanted, **{"number of folds with pairs in counts": len(folds)})
     schema = counts.schema
     limit = max_rank or schema.max_pairs_rank
     grid = make_rank_grid(limit) if ranks is None else sorted(set(ranks))
@@ -175,8 +173,7 @@ def _check(
         raise RankError(f"ranks is {ranks!r}; pass a list of ranks to compare, as range(1, 9)")
     if ranks is not None and (not ranks or min(ranks) < 1):
         raise RankError(f"ranks is {list(ranks)}; pass at least one rank, each at least 1")
-    if max_rank is not None and max_rank < 1:
-        raise RankError(f"max_rank is {max_rank}; pass at least 1")
+    check(at_least(1, also=(None,)), RankError, max_rank=max_rank)
     if not pseudo_counts or not all(0 <= each < math.inf for each in pseudo_counts):
         raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")
 

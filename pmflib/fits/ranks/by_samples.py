@@ -21,6 +21,7 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, Parameters
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.comparison import PairedDifference, compare_candidates, compare_samples
+from pmflib.base.constraints import Interval, at_least, check
 from pmflib.base.defaults import RANKS_BY_SAMPLES
 from pmflib.base.errors import PmfError, RankError
 from pmflib.counts.marginals import estimate_singles
@@ -164,12 +165,10 @@ def _check(
     samples: RankSamples, first: int, max_rank: int, pseudo_counts: Sequence[float], members: int
 ) -> None:
     """Check the arguments."""
-    if not 1 <= first <= max_rank:
-        raise RankError(f"first is {first}, outside [1, {max_rank}]; pass a rank within")
+    check(Interval(1, max_rank), RankError, first=first)
     if not pseudo_counts:
         raise PmfError("pseudo_counts is empty; pass at least one pseudo-count")
-    if members < 1:
-        raise PmfError(f"members is {members}; pass at least 1")
+    check(at_least(1), members=members)
     validation = samples.held_out
     if not len(validation):
         raise PmfError("held_out has no rows; hold out at least one sample, or use select_rank")

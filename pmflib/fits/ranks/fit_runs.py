@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, Parameters
-from pmflib.base.errors import PmfError
+from pmflib.base.constraints import Interval, check
 from pmflib.fits.ranks.choice import (
     REPORT_SECONDS,
     OnRankProgress,
@@ -102,8 +102,7 @@ class WorkBudget:
     """
 
     def __init__(self, limit: float) -> None:
-        if not limit > 0:
-            raise PmfError(f"budget is {limit} seconds; give more than 0, or math.inf for no limit")
+        check(Interval(0, closed="right", hint="in seconds, math.inf for no limit"), budget=limit)
         self.limit = float(limit)
         self.spent = 0.0
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, repeat_blocks, spread_pairs
 from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import SchemaError
+from pmflib.base.constraints import check_schemas
 from pmflib.counts.marginals import Marginals, estimate_singles
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.information.covariance import find_covariance
@@ -148,8 +148,7 @@ def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
     Huang, Sidiropoulos and Swami (2014), IEEE Transactions on Signal Processing 62(1), for the condition on levels that
     rule out states.
     """
-    if counts.schema.digest != model.schema.digest:
-        raise SchemaError("model and counts are of different schemas; take both from one run")
+    check_schemas(model=model, counts=counts)
     counts = counts.to_samples()
     marginals = Marginals.from_counts(counts)
     upper = np.triu_indices(marginals.observed.shape[0], 1)

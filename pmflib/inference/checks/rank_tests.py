@@ -15,10 +15,10 @@ from pmflib.base.arrays import (
     IntArray,
     Parameters,
     check_row_order,
-    check_whole,
     normalise_blocks,
 )
 from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.constraints import at_least, check
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.base.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.base.errors import PmfError
@@ -170,9 +170,7 @@ def likelihood_ratio_test(
     Jeffries (2003), Biometrika 90(4).
     """
     check_rank(rank)
-    check_whole("draws", draws)
-    if draws < 0:
-        raise PmfError(f"draws is {draws}; pass at least 0")
+    check(at_least(0, whole=True), draws=draws)
     if isinstance(samples, StoredSamples):
         raise PmfError(
             "samples is stored; tests of the rank take samples in memory: samples.read_codes()"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pmflib.base.arrays import FloatArray
+from pmflib.base.constraints import Interval, at_least, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 
 
@@ -107,24 +108,14 @@ def pool(
 
     each, squares = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
     complete = np.asarray(dof, np.float64)
-    if each.shape != squares.shape:
-        raise PmfError(
-            f"estimates has shape {each.shape} and variances {squares.shape}; pass a variance for every estimate"
-        )
-    if each.ndim < 1 or len(each) < 2:
-        raise PmfError(
-            f"estimates has shape {each.shape}; pass those of at least 2 imputed tables, along the first axis"
-        )
-    if (squares < 0).any():
-        raise PmfError(f"variances has {float(np.nanmin(squares))}, below 0; square the errors")
-    if not (complete > 0).all():
-        raise PmfError(f"dof has {float(complete.min())}; pass numbers above 0, or infinity")
-    if not 0 < level < 1:
-        raise PmfError(f"level is {level}; pass a probability in (0, 1), such as 0.95")
-    if complete.ndim and complete.shape != each.shape[1:]:
-        raise PmfError(
-            f"dof has shape {complete.shape}; pass one number, or shape {each.shape[1:]}"
-        )
+    check_shapes("pass a variance for every estimate", PmfError, variances=(squares, each.shape))
+    n_tables = len(each) if each.ndim else 0
+    check(at_least(2, "along the first axis"), **{"number of estimates": n_tables})
+    check_entries(Interval(0, hint="the squares of errors"), variances=squares)
+    check_entries(Interval(0, closed="right"), dof=complete)
+    check(Interval(0, 1, "neither", "as 0.95"), level=level)
+    if complete.ndim:
+        check_shapes("or pass one number", PmfError, dof=(complete, each.shape[1:]))
     draws = len(each)
     estimate, within = each.mean(axis=0), squares.mean(axis=0)
     # equal estimates have no variance, whatever the rounding of their mean

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.base.arrays import IntArray, check_whole
+from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import at_least, check
 from pmflib.base.defaults import LIMITS
 from pmflib.base.errors import PmfError
 from pmflib.em.latent_classes import split_members
@@ -67,9 +68,7 @@ def fit_resampled(
     Political Science 54(2): draws of parameters by EM on bootstrap samples; Efron (1994), "Missing data, imputation,
     and the bootstrap", Journal of the American Statistical Association 89.
     """
-    check_whole("draws", draws)
-    if draws < 1:
-        raise PmfError(f"draws is {draws}; pass at least 1")
+    check(at_least(1, whole=True), draws=draws)
     if isinstance(samples, StoredSamples):
         if samples.n_rows * samples.schema.n_variables <= MEMORY_CELLS:
             samples = samples.read_block()

@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, check_whole
+from pmflib.base.arrays import FloatArray
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import Interval, OneOf, at_least, check
 from pmflib.base.errors import PmfError, RankError
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.information.covariance import PMFCovariance
@@ -57,7 +58,7 @@ class SampleSize:
 
     def find_error(self, n_rows: int) -> float:
         """Root mean square error that a number of rows, at least 1, leaves."""
-        check_whole("n_rows", n_rows)
+        check(Interval(whole=True), n_rows=n_rows)
         return self.of_one_row / math.sqrt(max(n_rows, 1))
 
     def __str__(self) -> str:
@@ -125,8 +126,7 @@ def sample_size(
             "model has traits or a forest; sample sizes are of latent classes: fit_em with dependence='none'"
         )
     check_accuracy(accuracy)
-    if of not in ("answers", "factors"):
-        raise PmfError(f"of is {of!r}; it is 'answers' or 'factors'")
+    check(OneOf(("answers", "factors")), of=of)
     n_rows = min(MOST_ROWS, max(LEAST_ROWS, SCORES // n_entries**2))
     offsets = model.schema.offsets
     codes = sample_codes(
@@ -224,14 +224,9 @@ def bound_sample_size(
     Ibrahim and Fu (2021), "Recovering Joint Probability of Discrete Random Variables From Pairwise Marginals": theorem
     4 for samples, with 48 in place of c; theorem 3 for the rate of pairs.
     """
-    for name, number in (("n_variables", n_variables), ("n_levels", n_levels), ("rank", rank)):
-        check_whole(name, number)
-        if number < 1:
-            raise PmfError(f"{name} is {number}, below 1; pass a number of at least 1")
+    check(at_least(1, whole=True), n_variables=n_variables, n_levels=n_levels, rank=rank)
     check_accuracy(accuracy)
-    for name, share in (("observed", observed), ("failure", failure)):
-        if not 0 < share <= 1:
-            raise PmfError(f"{name} is {share!r}, outside (0, 1]; pass a probability")
+    check(Interval(0, 1, "right"), observed=observed, failure=failure)
     pairs = observed if learnt_from == "samples" else observed**2
     entries = math.log(12 * n_variables * rank * n_levels / failure)
     return math.ceil(BOUNDS[learnt_from] * rank * entries / (pairs * accuracy**2))
@@ -239,7 +234,4 @@ def bound_sample_size(
 
 def check_accuracy(accuracy: float) -> None:
     """Check that an error of probabilities is in (0, 1)."""
-    if not 0 < accuracy < 1:
-        raise PmfError(
-            f"accuracy is {accuracy!r}, outside (0, 1); pass an error of probabilities, such as 0.02"
-        )
+    check(Interval(0, 1, "neither", "an error of probabilities, as 0.02"), accuracy=accuracy)

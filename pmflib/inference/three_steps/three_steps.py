@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, check_model_type, check_row_order
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.constraints import Interval, OneOf, at_least, check, check_rows
 from pmflib.base.display.progress import report_step, working
 from pmflib.base.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.base.replicate_weights import NORMAL_QUANTILE
@@ -256,18 +257,12 @@ def class_regression(
     check_row_order(samples, covariates=covariates, weight=weight, design=design, fitted=fitted)
     drawn = read_draws(weight, design, fitted)
     first = assign_rows(model, samples, assignment, correction, drawn)
-    if model.rank == 1:
-        raise PmfError(
-            "model has one class, which no covariate can predict; pass a model of two at least"
-        )
+    check(at_least(2, "as no covariate predicts a single class"), rank=model.rank)
     if reference is None:
         reference = int(model.prior.argmax())
-    if not 0 <= reference < model.rank:
-        raise PmfError(f"reference is {reference}, outside [0, {model.rank})")
-    if penalised and correction != "ml":
-        raise PmfError(
-            f'penalised is True and correction is {correction!r}, whose weights may be negative; take correction="ml"'
-        )
+    check(Interval(0, model.rank - 1), reference=reference)
+    if penalised:
+        check(OneOf(("ml",), "as other weights may be negative"), correction=correction)
     matrix, names, owners = _read_covariates(covariates, first.n_rows)
     own = first.keep(matrix, "all covariates")
     taken = matrix[first.rows[own]]
@@ -347,8 +342,7 @@ def _read_column(
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     """Read a column of numbers as float64, NaN missing, or of texts as codes, with their levels."""
     column = as_arrow({name: values})[name].combine_chunks()
-    if len(column) != n_rows:
-        raise PmfError(f"{name} has {len(column)} rows and samples {n_rows}; pass one per sample")
+    check_rows(n_rows, **{name: column})
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64), None
@@ -436,15 +430,7 @@ class RowDraws:
 
     def read_weights(self, n_rows: int) -> FloatArray:
         """Read the weights of the rows."""
-        sizes = {
-            "design": n_rows if self.design is None else self.design.n_rows,
-            "fitted": n_rows if self.fitted is None else self.fitted.size,
-        }
-        for name, own in sizes.items():
-            if own != n_rows:
-                raise PmfError(
-                    f"{name} is of {own} rows and samples has {n_rows}; pass one of each row"
-                )
+        check_rows(n_rows, design=self.design, fitted=self.fitted)
         if self.design is None:
             return read_shares(self.weight, n_rows)
         scaled = self.design.weights.scale()
@@ -602,10 +588,8 @@ def assign_rows(
 ) -> AssignedRows:
     """Check the arguments, and assign the rows to classes."""
     check_model_type("model", model, JointPMF)
-    if correction not in ("bch", "ml"):
-        raise PmfError(f"correction is {correction!r}; pass 'bch' or 'ml'")
-    if assignment not in ("modal", "proportional"):
-        raise PmfError(f"assignment is {assignment!r}; pass 'modal' or 'proportional'")
+    check(OneOf(("bch", "ml")), correction=correction)
+    check(OneOf(("modal", "proportional")), assignment=assignment)
     check_classes(model)
     codes = model.schema.encode(samples)
     n_rows, weights = len(codes), drawn.read_weights(len(codes))

@@ -18,7 +18,8 @@ from pmflib.base.arrays import (
     repeat_blocks,
 )
 from pmflib.base.blocks import Block, weigh_rows
-from pmflib.base.errors import MemoryPlanError, PmfError
+from pmflib.base.constraints import check_size
+from pmflib.base.errors import PmfError
 from pmflib.base.replicate_weights import ReplicateWeights
 from pmflib.em.block_source import BlockSource
 from pmflib.information.covariance import (
@@ -116,11 +117,8 @@ def linearise(
     Wu and Yue (1992), Survey Methodology 18(2), for one step of Newton from the whole in place of each refit.
     """
     n_entries = model.rank * (1 + model.schema.n_levels)
-    if n_entries > MAX_ENTRIES:
-        raise MemoryPlanError(
-            f"prior and tables have {n_entries} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or "
-            "fit again to each replicate: method='refit'"
-        )
+    hint = "lower the rank, or fit again to each replicate: method='refit'"
+    check_size(n_entries, MAX_ENTRIES, "entries of prior and tables", hint)
     # loaded on first use; one thread, for the last bits of a product depend on their number
     from threadpoolctl import threadpool_limits
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, Parameters, check_model_type
 from pmflib.base.blocks import Block, DenseBlock, split_block, weigh_rows
+from pmflib.base.constraints import OneOf, check, check_type
 from pmflib.base.defaults import Limits
 from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import PseudoCounts
@@ -183,10 +184,8 @@ def fit_replicates(
     51(3), for the first order.
     """
     check_model_type("model", model, JointPMF)
-    if not isinstance(design, Variance):
-        raise PmfError(f"design is {design!r}; pass a pmflib.surveys.SurveyDesign")
-    if method not in get_args(Method):
-        raise PmfError(f"method is {method!r}; pass one of {get_args(Method)}")
+    check_type(Variance, "pass a pmflib.surveys.SurveyDesign", design=design)
+    check(OneOf(get_args(Method)), method=method)
     open_information(model).check_design()
     block = weigh_samples(DenseBlock(model.schema.encode(samples)), design, None)
     refits = _Refits(model, block, design)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.base.arrays import IntArray, check_row_order, find_row_names
+from pmflib.base.constraints import check_rows, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.base.replicate_weights import ReplicateWeights, join_lone_strata
 from pmflib.base.variance import Variance, check_replicates
@@ -92,11 +93,7 @@ class SurveyDesign(Variance):
             (names for each in given.values() if (names := find_row_names(each)) is not None), None
         )
         check_row_order(self, **given)
-        for name, each in given.items():
-            if each is not None and len(each) != n_rows:
-                raise PmfError(
-                    f"{name} has {len(each)} rows, and others {n_rows}; pass one of each row"
-                )
+        check_rows(n_rows, **given)
         weights = read_weights(
             np.ones(n_rows) if weight is None else weight, n_rows, decimals=decimals
         )
@@ -138,8 +135,7 @@ def _read_units(n: int, stratum: object, psu: object) -> tuple[IntArray, Replica
 def _number(name: str, labels: Any) -> IntArray:
     """Number labels in sorted order: int64 of shape (n_rows,)."""
     given = np.asarray(labels)
-    if given.ndim != 1:
-        raise PmfError(f"{name} has shape {given.shape}; pass one label for each row")
+    check_shapes("pass one label for each row", PmfError, **{name: (given, ("n_rows",))})
     values = given.tolist()
     for row, value in enumerate(values):
         if value is None or value != value:

@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pmflib.base.constraints import OneOf, check
 from pmflib.base.errors import SchemaError
 from pmflib.base.json_files import read_json
-from pmflib.base.texts import abridge_names, list_near
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import Variable
 from pmflib.surveys.drafting.inference import DECLARED_WEIGHT, REPLICATE_NOTE, WEIGHT_NOTE, Proposal
@@ -183,14 +183,7 @@ class DraftedSchema:
         SchemaError
             If it does not; the message lists similar names.
         """
-        if name not in self.columns:
-            close = list_near(name, self.columns)
-            hint = (
-                f"did you mean {close}?"
-                if close
-                else f"there are {abridge_names(list(self.columns), 12)}"
-            )
-            raise SchemaError(f"the schema has no column {name!r}; {hint}")
+        check(OneOf(self.columns), SchemaError, **{"column of the schema": name})
         return name
 
     def replace_column(

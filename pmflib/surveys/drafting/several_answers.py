@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from pmflib.base.constraints import OneOf, check
 from pmflib.base.errors import SchemaError
-from pmflib.base.texts import list_near, list_some, natural_key
+from pmflib.base.texts import list_some, natural_key
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import Part, Variable, split_answers
 from pmflib.surveys.drafting.inference import Proposal
@@ -46,16 +47,7 @@ def split_columns(
     """
     found = {}
     for column, sign in signs.items():
-        if column not in column_counts:
-            near = list_near(column, column_counts)
-            raise SchemaError(
-                f"split names the column {column!r}, which is no variable of the data"
-                + (
-                    f"; did you mean {near}?"
-                    if near
-                    else f"; there are {list_some([*column_counts], 12)}"
-                )
-            )
+        check(OneOf(column_counts), SchemaError, **{"column of split": column})
         found[column] = _split_column(column, sign, column_counts[column], missing)
         if taken := [name for name in found[column] if name in column_counts]:
             raise SchemaError(

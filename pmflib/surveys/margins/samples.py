@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, check_row_order, find_row_names
+from pmflib.base.constraints import check_rows
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.base.machine import find_memory_limit
 from pmflib.base.replicate_weights import ReplicateWeights
@@ -118,10 +119,7 @@ def rake(
     if drawn is None:
         own = np.ones(len(codes)) if weight is None else weight
         drawn = Variance.of_rows(own, find_row_names(samples))
-    if drawn.n_rows != len(codes):
-        raise PmfError(
-            f"samples has {len(codes)} rows, and weight {drawn.n_rows}; pass weights of these rows"
-        )
+    check_rows(len(codes), weight=drawn)
     tables = [each.positions for each in found], [each.shares.shape for each in found]
     cells, of_row = np.unique(find_levels(codes, *tables), axis=0, return_inverse=True)
     rows = of_row.ravel()

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pmflib.base.arrays import IntArray, check_whole, list_owners
+from pmflib.base.arrays import IntArray, list_owners
+from pmflib.base.constraints import at_least, check
 from pmflib.base.errors import PmfError, SourceError
 from pmflib.base.json_files import parse_json
 from pmflib.base.weights import WeightSums
@@ -60,10 +61,8 @@ class SiteCounts:
 
 def write_site(counts: FoldedCounts, path: Path, *, minimum: int, seed: int | None) -> str:
     """Write the counts of a site; see `pmflib.PairCounts.export`."""
-    check_whole("minimum", minimum)
     tables, n_rows = counts.tables, int(counts.n_rows.sum())
-    if minimum < 1:
-        raise PmfError(f"minimum is {minimum}; pass at least 1, which leaves counts exact")
+    check(at_least(1, "which leaves counts exact", whole=True), minimum=minimum)
     if not np.issubdtype(tables.dtype, np.integer):
         raise PmfError("counts are effective samples; export those that count_pairs has returned")
     if minimum > 1:
@@ -75,9 +74,7 @@ def write_site(counts: FoldedCounts, path: Path, *, minimum: int, seed: int | No
         if n_rows < minimum:
             raise PmfError(f"counts have {n_rows} rows, fewer than minimum={minimum}; export none")
         seed = secrets.randbits(128) if seed is None else seed
-        check_whole("seed", seed)
-        if seed < 0:
-            raise PmfError(f"seed is {seed}; pass at least 0")
+        check(at_least(0, whole=True), seed=seed)
         tables = round_tables(tables, counts.schema.offsets, minimum, seed)
     folds, rows, columns = np.nonzero(tables)
     cells = {"fold": pa.array(folds)}

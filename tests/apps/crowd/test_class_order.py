@@ -23,7 +23,7 @@ def test_check_class_order__others_need_to_be_given_one(classes):
 def test_aggregate__refuses_an_order_that_nothing_uses():
     table = {"task": [1, 1], "worker": ["a", "b"], "label": [1, 2]}
     for method in ("dawid_skene", "one_coin", "robust", "majority", "mv_em"):
-        with pytest.raises(pmf.PmfError, match=f"method '{method}'.*order"):
+        with pytest.raises(pmf.PmfError, match=f"method is '{method}'.*ordinal"):
             aggregate(table, method, ordinal=True)
     with pytest.raises(SchemaError, match="ordinal"):
         aggregate(table | {"label": ["low", "high"]}, ordinal=True)

@@ -82,7 +82,10 @@ def test_aggregate__a_classifier_labels_tasks_without_labels_and_leaves_known_on
     ("model", "message"),
     [
         ({"task": [1], "x": [1.0]}, r"classifier has no columns \['y'\]"),
-        ({"task": [1, 1], "x": [1, 1], "y": [0, 0]}, "classifier has task '1' more than once"),
+        (
+            {"task": [1, 1], "x": [1, 1], "y": [0, 0]},
+            r"classifier has tasks named more than once: \['1'\]",
+        ),
         ({"task": [1], "x": [-0.1], "y": [1.1]}, r"gives task '1' the probabilities \[-0.1, 1.1\]"),
         ({"task": [1], "x": [0.0], "y": [0.0]}, "not all 0"),
         ({"task": [7], "x": [0.5], "y": [0.5]}, "has none of the tasks of the log"),

@@ -166,5 +166,5 @@ def test_read_labels__hundreds_of_labels_are_warned_of_and_thousands_refused():
 
     with pytest.warns(SchemaWarning, match="there are 120 distinct labels"):
         pmf.crowd.read_labels(name(120))
-    with pytest.raises(SchemaError, match="there are 2500 distinct labels, above 1000"):
+    with pytest.raises(SchemaError, match="number of distinct labels is 2500; pass at most 1000"):
         pmf.crowd.read_labels(name(2500))

@@ -177,9 +177,9 @@ def test_recommend__from_counts_leaves_out_variables_without_the_levels():
 def test_recommend__from_counts_refuses(monkeypatch):
     with pytest.raises(QuestionError, match=r"E\(item\)"):
         recommend(CODES, value="E(item)")
-    with pytest.raises(pmf.PmfError, match="one fold"):
+    with pytest.raises(pmf.PmfError, match="n_folds is 1; pass at least 2"):
         recommend(CODES, counts=pmf.count_pairs(CODES, SCHEMA, n_folds=1))
-    with pytest.raises(SchemaError, match="count under"):
+    with pytest.raises(SchemaError, match="model and counts have different schemas"):
         recommend(CODES, counts=pmf.count_pairs(CODES[:, :2], make_schema(3, 4)))
     monkeypatch.setattr(item_regression, "find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError, match=r"6 by 6 items.*at_least"):

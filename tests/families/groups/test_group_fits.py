@@ -118,7 +118,7 @@ def test_fit_groups__draws_groups_side_by_side(found):
     ax = found.plot(0)
     assert len(ax.get_yticklabels()) == 5
     assert [each.get_text()[:2] for each in ax.get_legend().get_texts()] == ["at", "ch"]
-    with pytest.raises(pmf.PmfError, match="outside"):
+    with pytest.raises(pmf.PmfError, match="state is 2"):
         found.plot(2)
     with pytest.raises(pmf.PmfError, match="fit"):
         found.plot(0, fit="none")

@@ -234,7 +234,7 @@ def test_long_table__is_spread_and_fitted():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_states": 0}, "rank is 0"),
+        ({"n_states": 0}, "n_states is 0"),
         ({"n_starts": 0}, "n_starts is 0"),
         ({"max_passes": 0}, "max_passes is 0"),
         ({"tol": -1.0}, "tol is -1"),

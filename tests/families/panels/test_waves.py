@@ -97,7 +97,7 @@ def test_spread_waves__refuses_rows_that_have_no_place_of_their_own(change, mess
 
 
 def test_spread_waves__names_an_absent_column():
-    with pytest.raises(SchemaError, match="column 'wave' is absent"):
+    with pytest.raises(SchemaError, match="column is 'wave'; pass one of"):
         pmf.families.spread_waves(LONG, "id", "wave")
 
 

@@ -186,7 +186,7 @@ def test_standard_errors__refuses():
     with pytest.raises(pmf.PmfError, match="average"):
         pmf.inference.standard_errors(average, codes)
     large = plant([10] * 25, 10)
-    with pytest.raises(MemoryPlanError, match="2510"):
+    with pytest.raises(MemoryPlanError, match="2,510"):
         pmf.inference.standard_errors(large, large.sample(5, 0))
 
 

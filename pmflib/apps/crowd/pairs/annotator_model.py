@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray
+from pmflib.base.constraints import Interval, OneOf, check
 from pmflib.base.errors import PmfError
 
 SECOND_SUBCLASS_POWER = 0.3
@@ -87,14 +88,9 @@ class AnnotatorModel:
         return weights
 
     def __post_init__(self) -> None:
-        if self.pseudo_count is not None and not 0 <= self.pseudo_count < np.inf:
-            raise PmfError(
-                f"pseudo_count is {self.pseudo_count}; pass a finite number of at least 0"
-            )
-        if not 0 <= self.evenness <= 1:
-            raise PmfError(f"evenness is {self.evenness}; give 0 to 1")
-        if self.n_subclasses not in (1, 2):
-            raise PmfError(f"n_subclasses is {self.n_subclasses}; give 1 or 2")
+        check(Interval(0, closed="left", also=(None,)), pseudo_count=self.pseudo_count)
+        check(Interval(0, 1), evenness=self.evenness)
+        check(OneOf((1, 2)), n_subclasses=self.n_subclasses)
         if self.n_subclasses == 2 and (self.one_coin or self.pseudo_count == 0):
             raise PmfError(
                 f"n_subclasses is 2, with pseudo_count {self.pseudo_count} and one_coin {self.one_coin}; give 1, or "

@@ -8,7 +8,8 @@ import numpy as np
 
 from pmflib.apps.crowd.pairs.worker_marginals import WorkerPairs
 from pmflib.base.arrays import FloatArray, IntArray
-from pmflib.base.errors import PmfError, RankError
+from pmflib.base.constraints import OneOf, check
+from pmflib.base.errors import RankError
 from pmflib.papers.spa import select_anchors
 
 
@@ -68,8 +69,7 @@ def read_confusion(
     """
     # importing it takes longer than processing most label logs
 
-    if order not in ("joint", "each"):
-        raise PmfError(f"order is {order!r}; pass 'joint' or 'each'")
+    check(OneOf(("joint", "each")), order=order)
     n_classes = factors.shape[1]
     blocks = factors.reshape(-1, n_classes, n_classes)
     sums = blocks.sum(axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
-from pmflib.base.errors import MemoryPlanError
+from pmflib.base.constraints import check_size
 from pmflib.base.pseudo_counts import check_limits
 from pmflib.papers.rotation import root_of
 
@@ -106,11 +106,8 @@ def check_levels(n_workers: int, n_classes: int) -> None:
         If the workers have more than ``MAX_LEVELS`` levels.
     """
     n_levels = n_workers * n_classes
-    if n_levels > MAX_LEVELS:
-        raise MemoryPlanError(
-            f"{n_workers} workers have {n_levels} levels, above {MAX_LEVELS}, and their pairs do not "
-            "fit in a dense matrix; choose a method that needs none: 'auto' or 'robust'"
-        )
+    hint = "their pairs fit in no dense matrix: choose a method without one, 'auto' or 'robust'"
+    check_size(n_levels, MAX_LEVELS, f"levels of {n_workers} workers", hint)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from pmflib.apps.crowd.tags.tag_model import (
 )
 from pmflib.base.arrays import BoolArray, FloatArray
 from pmflib.base.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.base.constraints import at_least, check
 from pmflib.base.display.progress import report_step, reports_progress
-from pmflib.base.errors import PmfError
 from pmflib.em.family import State
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.schema import Schema, Variable
@@ -168,10 +168,8 @@ def aggregate_tags(
     >>> aggregate_tags(rows).log
     TagLog(2 tasks, 2 workers, 2 tags, 4 taggings with 4 tags, 0 rows set aside)
     """
-    if rank != "auto" and not (isinstance(rank, int) and rank >= 1):
-        raise PmfError(f"rank is {rank!r}; pass 'auto', or at least 1")
-    if max_passes < 1:
-        raise PmfError(f"max_passes is {max_passes}; pass at least 1")
+    check(at_least(1, whole=True, also=("auto",)), rank=rank)
+    check(at_least(1), max_passes=max_passes)
     log = labels if isinstance(labels, TagLog) else read_tags(labels, tags=tags)
     sizes = log.n_tasks, log.n_workers, log.n_tags
     comparison = _compare_ranks(log, rng) if rank == "auto" else None

@@ -46,7 +46,9 @@ MISSING = [(0, 1), (0, 2), (1, 2), (3, 4), (0, 5)]
 def test_to_dense__refuses_many_workers():
     none = np.zeros(0, np.int64)
     pairs = WorkerPairs(none, none, np.zeros((0, K, K)), none, 3000)
-    with pytest.raises(MemoryPlanError, match="3000 workers have 9000 levels, above 6000"):
+    with pytest.raises(
+        MemoryPlanError, match="there are 9,000 levels of 3000 workers, above 6,000"
+    ):
         pairs.to_dense()
 
 
