@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pmflib.base.errors import StoreError
+from pmflib.base.json_records import Form, JsonRecord
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -25,7 +26,7 @@ rank and start were selected for fewer cells. Fits at every doubling take less t
 
 
 @dataclass(frozen=True)
-class Refit:
+class Refit(JsonRecord):
     """Decision how the model of a run is fitted.
 
     Parameters
@@ -44,17 +45,13 @@ class Refit:
     way: Literal["fresh", "warm", "same"]
     reason: str
     options: str
-    start: Reference | None = None
+    start: Annotated[Reference | None, Form.HIDDEN] = None
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> Refit | None:
         """Read from the facts of a run how its model was fitted; None if the run did not reach the fit."""
         found = facts.get("refit")
         return cls(found["way"], found.get("reason", ""), found["options"]) if found else None
-
-    def to_json(self) -> dict[str, str]:
-        """Convert to plain JSON types for the record of the run, whose stages include the start."""
-        return {"way": self.way, "reason": self.reason, "options": self.options}
 
 
 def choose_refit(

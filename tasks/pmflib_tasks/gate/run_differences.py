@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pmflib.base.display.summary import SummaryTable
 from pmflib.base.errors import StoreError
+from pmflib.base.json_records import JsonRecord
 from pmflib.counts.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -173,7 +174,7 @@ class OwnDifference(Protocol):
 
 
 @dataclass
-class RunDifference:
+class RunDifference(JsonRecord):
     """Differences between two runs; parts that could not be compared are None, and ``missing`` has the reasons.
 
     Parameters
@@ -207,10 +208,6 @@ class RunDifference:
     states: list[StateChange] | None = None
     labels: OwnDifference | None = None
     missing: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types."""
-        return {**asdict(self), "files": self.files.to_json()}
 
 
 def compare_runs(
