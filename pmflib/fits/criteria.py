@@ -137,7 +137,7 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
                 "model and samples have different schemas; take both from one pipeline"
             )
         return measure_fit(model, samples)
-    if "n_effective" in model.origin:
+    if model.origin.n_effective is not None:
         raise PmfError(
             "samples is given without weights, and the model was fitted with weights; the criteria of its fit are "
             "those of result.training"

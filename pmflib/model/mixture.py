@@ -39,6 +39,7 @@ from pmflib.model.marginals import (
     find_surprises,
     mix_factors,
 )
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.statistics import take_logs
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
@@ -68,11 +69,12 @@ class Mixture(Summarised):
     prior: FloatArray
     factors: FloatArray
     schema: Schema
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: ModelOrigin = field(default_factory=ModelOrigin)
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema):
             raise PmfError(f"schema is {name_type(self.schema)}; pass a pmflib.Schema")
+        object.__setattr__(self, "origin", ModelOrigin.of(self.origin))
         for name, values in (("prior", self.prior), ("factors", self.factors)):
             if not isinstance(values, np.ndarray):
                 raise PmfError(

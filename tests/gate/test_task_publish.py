@@ -2,6 +2,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.fits.pair_agreement import PairAgreement
+from pmflib.model.origin import ModelOrigin
 from pmflib_flows.recording import record_run
 from pmflib_tasks.gate.compare import compare
 from pmflib_tasks.gate.gate_decision import GateNumbers
@@ -87,7 +88,7 @@ def test_publish__equal_parameters_are_no_new_model(published, workers, monkeypa
 
     def write(folder, work):
         model = pmf.JointPMF.load(store.locate(first.live) / "model")
-        pmf.JointPMF(model.prior, model.factors, model.schema, {"method": "given+em"}).save(
+        pmf.JointPMF(model.prior, model.factors, model.schema, ModelOrigin("given+em")).save(
             folder / "model"
         )
         return summary_of(config, first.live)

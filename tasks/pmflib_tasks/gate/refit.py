@@ -237,7 +237,7 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
         return "em.max_passes is 0"
     if "conditional_share" in model.origin:
         return "the live model is fitted to its target, which EM would undo"
-    if not model.origin.get("pseudo_count"):
+    if not model.origin.pseudo_count:
         return "without pseudo-counts EM never leaves a zero of the live model"
     return ""
 
