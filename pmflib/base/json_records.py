@@ -99,13 +99,14 @@ def to_json(value: Any) -> Any:
     The same as a dictionary, a list, or as it is; a tuple becomes a list.
     """
     if isinstance(value, str | int | float | None):
-        return value
+        # scalars of NumPy are floats as well
+        return float(value) if isinstance(value, float) else value
     if hasattr(value, "to_json"):
         return value.to_json()
-    if dataclasses.is_dataclass(value):
-        return _write_fields(value)
     if isinstance(value, Mapping):
         return {key: to_json(each) for key, each in value.items()}
+    if dataclasses.is_dataclass(value):
+        return _write_fields(value)
     return [to_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
@@ -257,7 +258,8 @@ def _read(kind: Any, value: Any, name: str) -> Any:
         content = {key: _read(arguments[-1], each, f"{name}[{key!r}]") for key, each in items}
         return Counter(content) if origin is Counter else content
     if kind is float and type(value) is int:
-        return float(value)
+        # it is written again as it was
+        return value
     return _check_type(dict if is_typeddict(kind) else kind, value, name)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -154,12 +153,6 @@ class PairAgreement(JsonRecord):
         return (
             f"{'; '.join(reasons)}: {remedy}, and questions about two variables are better asked of the counts",
         )
-
-    @classmethod
-    def find(cls, facts: Mapping[str, Any]) -> PairAgreement | None:
-        """Return the agreement recorded by a run; None if it was not computed (see `MAX_COMPARED_LEVELS`)."""
-        content = (facts.get("scores") or {}).get("pairs")
-        return None if content is None else cls.from_json(content)
 
 
 def compare_pairs(model: JointPMF, counts: PairCounts) -> PairAgreement:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 import pytest
 
 from pmflib.base.json_records import Form, JsonRecord, from_json, to_json
@@ -124,3 +125,7 @@ def test_from_json__names_record_field_and_value(change, message):
     content = Formed(2, Inner("x"), Reversed("ab")).to_json() | change
     with pytest.raises(ValueError, match=message):
         Formed.from_json(content)
+
+
+def test_to_json__scalars_of_numpy_are_plain_floats():
+    assert type(to_json([np.float64(1.5)])[0]) is float

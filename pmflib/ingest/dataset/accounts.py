@@ -251,12 +251,6 @@ class DatasetAccount(Account):
             weights=WeightSums.from_json(summary["weights"]) if "weights" in summary else None,
         )
 
-    @classmethod
-    def find(cls, facts: Mapping[str, Any]) -> DatasetAccount | None:
-        """Find the account in the facts of a run; None if the run ended before it."""
-        rows = facts.get("rows")
-        return cls.from_json(rows) if rows else None
-
     def to_json(self) -> dict[str, object]:
         """Plain JSON types.
 

@@ -76,10 +76,9 @@ class GateNumbers:
     rule: GateConfig | None = None
 
     @classmethod
-    def find(cls, facts: Mapping[str, Any]) -> GateNumbers:
-        """Read the results from the facts of a run, without the rule, whose format differs between versions."""
-        found = facts.get("gate") or {}
-        return cls(_read(found.get("today")), _read(found.get("reference")))
+    def read(cls, section: Mapping[str, Any]) -> GateNumbers:
+        """Read the results from section "gate", without the rule, whose format differs between versions."""
+        return cls(_read(section.get("today")), _read(section.get("reference")))
 
     @property
     def sets(self) -> dict[str, Assessed]:
