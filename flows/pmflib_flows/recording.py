@@ -189,7 +189,7 @@ def record_run(
             stages=draft.stages,
             live=draft.live,
             inputs=draft.inputs,
-            facts=draft.facts.sections,
+            facts=dict(draft.facts),
             environment={
                 **describe_environment(),
                 **({CONFIGURATION: config.file} if config.file else {}),

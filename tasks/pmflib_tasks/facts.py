@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import UserDict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pmflib.base.json_records import Form, JsonRecord, from_json, to_json
@@ -45,17 +46,11 @@ class Refit(JsonRecord):
         return super().from_json({"reason": "", **content})
 
 
-@dataclass(frozen=True, eq=False)
-class RunFacts(Mapping[str, Any]):
+class RunFacts(UserDict[str, Any]):
     """Facts of a run: a mapping of sections by name in the order in which they were noted, plain JSON types.
 
     The sections of every run have a property of their type, which is read when it is asked for, so that one that an
     early version wrote differently does not hide the others. Sections of features are read by these.
-
-    Parameters
-    ----------
-    sections
-        Sections by name, as in `pmflib.store.run_records.RunRecord`.
 
     Examples
     --------
@@ -65,11 +60,9 @@ class RunFacts(Mapping[str, Any]):
     ('fresh', 'fresh: model.refresh is 0', ['few rows'], None)
     """
 
-    sections: Mapping[str, Any] = field(default_factory=dict)
-
     def note(self, **sections: Any) -> None:
         """Add sections: records, lists of them, or plain JSON types."""
-        object.__setattr__(self, "sections", {**self.sections, **to_json(sections)})
+        self.update(to_json(sections))
 
     @property
     def account(self) -> DatasetAccount | None:
@@ -121,15 +114,3 @@ class RunFacts(Mapping[str, Any]):
         """Return the digest of the new model, or of that which was live before; None if there is none."""
         digest: str | None = (self.get("gate") or {}).get(which)
         return digest
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a section."""
-        return self.sections[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the sections."""
-        return iter(self.sections)
-
-    def __len__(self) -> int:
-        """Return the number of sections."""
-        return len(self.sections)

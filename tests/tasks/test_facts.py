@@ -18,7 +18,7 @@ def test_run_facts__sections_are_noted_as_plain_json_in_order():
     facts.note(refit=Refit("warm", "warm from run 1", "ab"), labels={"tasks": 3})
     facts.note(quality=[FINDING], timings=[StageTiming("fit", 1.5)])
     assert list(facts) == ["refit", "labels", "quality", "timings"]
-    written = json.loads(json.dumps(facts.sections))
+    written = json.loads(json.dumps(dict(facts)))
     assert written["refit"] == {"way": "warm", "reason": "warm from run 1", "options": "ab"}
     assert written["quality"][0]["named"] == []
     read = RunFacts(written)
