@@ -96,14 +96,14 @@ def fit_models(
 ) -> Iterator[tuple[str, pmf.JointPMF]]:
     """Models of a notebook and of a pipeline, with the law left out of the library's."""
     model = pmf.fit_em(rows, schema=schema, rank=rank).model
-    yield "notebook", replace(model, origin={**model.origin, NAME: law.to_json()})
+    yield "notebook", replace(model, origin=model.origin.add(**{NAME: law.to_json()}))
     fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
     model = pmf.fit_em(fitted, schema=schema, rank=rank).model
     likelihoods = ask_rows(model, fitted, unseen)
     if likelihoods is not None:
         law = replace(law, n_fitted=float(len(fitted)))
         law = maximise([likelihoods], law, np.array(PRIOR_SPREADS))
-    yield "pipeline", replace(model, origin={**model.origin, NAME: law.to_json()})
+    yield "pipeline", replace(model, origin=model.origin.add(**{NAME: law.to_json()}))
 
 
 def draw_questions(

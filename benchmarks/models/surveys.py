@@ -37,6 +37,7 @@ from benchmarks.models.targets import read_lines
 from benchmarks.pipeline.weighted_answers import SHAPE, STANDS_FOR
 from pmflib.base import variance
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.model.origin import ModelOrigin
 from pmflib.surveys.design.replicates import Method
 
 N_STRATA, N_UNITS, N_PEOPLE = 5, 20, 20
@@ -70,7 +71,9 @@ def plant_model(is_related: bool = False) -> pmf.JointPMF:
     factors = np.stack([1 - chances, chances], axis=2).reshape(2, -1).T
     shares = np.array([find_share(stratum) for stratum in range(N_STRATA)])
     prior = np.array([shares.mean(), 1 - shares.mean()])
-    model = pmf.JointPMF(prior, np.ascontiguousarray(factors), SCHEMA, {"pseudo_count": 0.0})
+    model = pmf.JointPMF(
+        prior, np.ascontiguousarray(factors), SCHEMA, ModelOrigin(pseudo_count=0.0)
+    )
     if not is_related:
         return model
     cells = list_cells()

@@ -34,7 +34,7 @@ from pmflib.base.arrays import IntArray
 from pmflib.base.errors import PmfError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
-from pmflib_tasks.guards.findings import find_recorded
+from pmflib_tasks.facts import RunFacts
 
 SETTINGS = """
 [model]
@@ -445,7 +445,7 @@ def run_night(
     except PmfError as error:
         code = find_exit_code(type(error))
     record = list_records(store, named)[-1]
-    crossed = [each for each in find_recorded(record.facts) if not each.passed]
+    crossed = [each for each in RunFacts(record.facts).findings if not each.passed]
     # a guard that stops one file may warn of another
     actions = {each.guard: each.action for each in crossed}
     actions |= {each.guard: "stop" for each in crossed if each.action == "stop"}

@@ -83,7 +83,7 @@ def etl(
         record_run(checked) as run,
         share_workers(checked.cluster, alone=(alone := is_small(checked))) as address,
     ):
-        run.facts["where"] = describe_place(checked, alone=alone)
+        run.facts.note(where=describe_place(checked, alone=alone))
         walk = Walk(
             checked,
             list_steps(),
@@ -98,7 +98,7 @@ def etl(
         decision = publish(checked, run.stages, address)
         run.outcome, run.reason = decision.outcome, decision.reason
         run.live, run.before = decision.live, decision.before
-        run.facts |= decision.facts
+        run.facts.note(**decision.facts)
     assert run.live is not None
     paths = locate_for_people(open_store(checked), run.live)
     found = {"run": run.number, "outcome": run.outcome, "reason": run.reason}

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from pmflib.store.run_records import (
 )
 from pmflib_flows.run_log import log_run
 from pmflib_tasks.config import PipelineConfig, load_config
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import list_offers
 from pmflib_tasks.stage import StageRun, open_store
 
@@ -75,7 +76,7 @@ class RunDraft:
     reason: str = ""
     stages: dict[str, Reference] = field(default_factory=dict)
     inputs: list[InputFile] = field(default_factory=list)
-    facts: dict[str, object] = field(default_factory=dict)
+    facts: RunFacts = field(default_factory=RunFacts)
     number: int = 0
 
     def settle(self, record: RunRecord, live: Reference | None) -> RunRecord:
@@ -166,19 +167,18 @@ def record_run(
                     f"{GRACE_HOURS:.0f} hours before; give --older-than {2 * hours:.0f} where both may run at a time"
                 )
             )
-        timings = usage.list_timings()
-        draft.facts["timings"] = [asdict(each) for each in timings]
+        draft.facts.note(timings=usage.list_timings())
         if notices:
-            happened = (RunNotice(each.time, mask_secrets(each.text)) for each in notices)
-            draft.facts["notices"] = [asdict(each) for each in happened]
+            happened = [RunNotice(each.time, mask_secrets(each.text)) for each in notices]
+            draft.facts.note(notices=happened)
         dataset = draft.stages.get("dataset")
         draft.inputs = draft.inputs or [
             replace(file, name=mask_secrets(file.name)) for file in list_sources(store, dataset)
         ]
         # row counts of the dataset that the run has reached
         entry = None if dataset is None else store.find(dataset.identity)
-        if entry is not None and entry.summary:
-            draft.facts.setdefault("rows", entry.summary)
+        if entry is not None and entry.summary and "rows" not in draft.facts:
+            draft.facts.note(rows=entry.summary)
         record = RunRecord(
             action=action,
             outcome=draft.outcome,
@@ -189,7 +189,7 @@ def record_run(
             stages=draft.stages,
             live=draft.live,
             inputs=draft.inputs,
-            facts=draft.facts,
+            facts=dict(draft.facts),
             environment={
                 **describe_environment(),
                 **({CONFIGURATION: config.file} if config.file else {}),

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pmflib.base.display.progress_bars import draw_progress
-from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.run_records import RunRecord
 from pmflib_flows.console import SafeConsole
 from pmflib_flows.run_tables import draw_sections
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.prefect_runs import is_flow_run, make_artifact_key
 from pmflib_tasks.sections import describe_account, list_sections
 
@@ -76,7 +76,7 @@ def log_run(name: str, record: RunRecord) -> None:
     if record.is_complete:
         for part in draw_sections(list_sections(facts)):
             console.print(_without_lines(part))
-    account = DatasetAccount.find(facts)
+    account = RunFacts(facts).account
     sentence = "" if account is None else describe_account(account)
     rows = {"run": record.number, "outcome": record.outcome, "reason": record.reason}
     rows |= {"rows": sentence} if sentence else {}

@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.text import Text
 
 from pmflib.base.display.summary import DIGITS
-from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_flows.console import out, print_json
 from pmflib_flows.tables import draw_table
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.sections import Section, list_sections
 
 
@@ -41,7 +41,7 @@ def show_run(facts: Mapping[str, Any], as_json: bool) -> None:
 
 def show_quarantine(facts: Mapping[str, Any]) -> None:
     """Print how to read the rejected rows, if a run has any."""
-    account = DatasetAccount.find(facts)
+    account = RunFacts(facts).account
     if account is not None and account.reasons:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in account.reasons.items())
         out.print(

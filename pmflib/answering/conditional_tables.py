@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.constraints import Interval, check, check_distinct
 from pmflib.base.errors import SchemaError
+from pmflib.base.json_records import JsonRecord
 from pmflib.cluster.clients import find_memory
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import plan_tasks
@@ -41,7 +42,7 @@ MOST_JOINED = np.iinfo(np.int16).max
 
 
 @dataclass(frozen=True)
-class TableRequest:
+class TableRequest(JsonRecord):
     """A table to count; requests with the same conditions in another order are equal.
 
     Parameters
@@ -79,11 +80,6 @@ class TableRequest:
     def positions(self) -> set[int]:
         """Return the positions of all variables used by the table."""
         return {*self.targets, *(position for position, _ in self.given)}
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to plain JSON types."""
-        given = [[position, list(codes)] for position, codes in self.given]
-        return {"targets": list(self.targets), "given": given}
 
     @property
     def digest(self) -> str:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from pmflib.answering.conditional_tables import TableRequest
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.errors import PmfError
+from pmflib.base.json_records import Form, JsonRecord
 from pmflib.model.conditions import Conditions
 from pmflib.model.mixture import Mixture
 
@@ -123,7 +124,7 @@ class Worth:
 
 
 @dataclass(frozen=True)
-class EquivalentSamples:
+class EquivalentSamples(JsonRecord):
     """Prior distribution of the equivalent sample size m, learnt from one model or from many others.
 
     Parameters
@@ -144,7 +145,7 @@ class EquivalentSamples:
     coefficients: tuple[float, ...] = COEFFICIENTS
     spreads: tuple[float, ...] = SPREADS
     trusts: tuple[float, ...] = TRUSTS
-    n_fitted: float = math.inf
+    n_fitted: Annotated[float, Form.UNKNOWN] = math.inf
     n_questions: int = 0
     n_unseen: int = 0
 
@@ -212,21 +213,6 @@ class EquivalentSamples:
         return (
             f"{rows} rows for 1, 2, 3, and {MOST_VARIABLES} variables or more before features and counts (learnt from "
             f"{self.n_questions:,} questions to {self.n_unseen:,} unseen rows)"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to plain JSON types; ``n_fitted`` is null if unknown."""
-        out = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
-        return out | {"n_fitted": self.n_fitted if math.isfinite(self.n_fitted) else None}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> EquivalentSamples:
-        """Read the output of `to_json`."""
-        read: dict[str, Any] = {
-            name: tuple(x) if isinstance(x, list) else x for name, x in content.items()
-        }
-        return cls(
-            **read | {"n_fitted": math.inf if read["n_fitted"] is None else read["n_fitted"]}
         )
 
 

@@ -101,7 +101,7 @@ class Evidence:
             check_schemas(model=schema, counts=data)
             counts, sums = data.to_samples(), data.weights
             is_weighted = sums is not None and not sums.are_equal(int(data.n_rows.sum()))
-            if "raked" in model.origin and not is_weighted:
+            if model.origin.raked and not is_weighted:
                 raise PmfError(
                     "data are counts without weights, and the model was raked to margins; pass samples, with design="
                     "pmflib.surveys.rake(samples, margins)"
@@ -109,12 +109,12 @@ class Evidence:
             n_rows = int(counts.n_rows.sum())
             return cls(schema, n_rows, is_weighted, lambda: counts.tables.sum(axis=0))
         codes = schema.encode(data)
-        if design is None and "n_effective" in model.origin:
+        if design is None and model.origin.n_effective is not None:
             raise PmfError(
                 "data is given without weights, and the model was fitted with weights; give "
                 "design=pmflib.surveys.SurveyDesign(weight) with those of these rows, or of ones"
             )
-        if design is None and "raked" in model.origin:
+        if design is None and model.origin.raked:
             raise PmfError(
                 "data is given without weights, and the model was raked to margins; give "
                 "design=pmflib.surveys.rake(data, "

@@ -122,7 +122,7 @@ def _keep(model: AnyModel, found: EquivalentSamples) -> AnyModel:
     """Return the model with the learnt weight, if any."""
     if not found.n_questions:
         return model
-    return replace(model, origin={**model.origin, NAME: found.to_json()})
+    return replace(model, origin=model.origin.add(**{NAME: found.to_json()}))
 
 
 def _weigh_designed(

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.json_records import Form, JsonRecord
 
 Setting: TypeAlias = int | float | str
 """A setting that distinguishes candidates: a rank, a pseudo-count, the name of a start method."""
@@ -138,7 +139,7 @@ def estimate_gain_per_cell(sums: FloatArray) -> PairedDifference:
 
 
 @dataclass(frozen=True)
-class PairedGain:
+class PairedGain(JsonRecord):
     """Gain of one model over another in predicting held-out cells.
 
     Parameters
@@ -152,29 +153,14 @@ class PairedGain:
     """
 
     gain: float
-    standard_error: float
+    standard_error: Annotated[float, Form.UNKNOWN]
     cells: int
     samples: int
-
-    def to_json(self) -> dict[str, float | None]:
-        """Convert to plain JSON types; an unknown standard error is None."""
-        return asdict(self) | {"standard_error": self.known_error}
 
     @property
     def known_error(self) -> float | None:
         """Return the standard error; None if unknown."""
         return self.standard_error if math.isfinite(self.standard_error) else None
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> PairedGain:
-        """Restore a gain from `to_json`."""
-        error = content["standard_error"]
-        return cls(
-            content["gain"],
-            math.inf if error is None else error,
-            content["cells"],
-            content["samples"],
-        )
 
 
 def merge_sums(parts: Sequence[FloatArray]) -> FloatArray:

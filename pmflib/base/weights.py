@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, name_type
 from pmflib.base.constraints import Interval, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
+from pmflib.base.json_records import Form, JsonRecord
 
 MOST_DECIMALS = 6
 """Number of decimals that are kept by default, unless all weights are exact with fewer, or small ones need more: a
@@ -32,7 +33,7 @@ LIMB = 21
 
 
 @dataclass(frozen=True)
-class WeightSums:
+class WeightSums(JsonRecord):
     """Sums of weights and of squared weights by fold: exact integers, which add and subtract.
 
     Parameters
@@ -45,7 +46,7 @@ class WeightSums:
 
     decimals: int
     totals: tuple[int, ...]
-    squares: tuple[int, ...]
+    squares: Annotated[tuple[int, ...], Form.TEXT]
 
     def add(self, other: WeightSums, sign: int = 1) -> WeightSums:
         """Add the sums of others, or subtract them with a sign of -1.
@@ -94,20 +95,6 @@ class WeightSums:
     def total(self) -> float:
         """Sum of the weights."""
         return sum(self.totals) / 10.0**self.decimals
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to plain JSON types; squares are texts, as they may exceed the precision of a double."""
-        squares = [str(each) for each in self.squares]
-        return {"decimals": self.decimals, "totals": list(self.totals), "squares": squares}
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> WeightSums:
-        """Restore the sums from the output of `to_json`."""
-        return cls(
-            int(found["decimals"]),
-            tuple(int(each) for each in found["totals"]),
-            tuple(int(each) for each in found["squares"]),
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pmflib.base.arrays import IntArray, sum_pairs
 from pmflib.base.errors import StoreError
+from pmflib.base.json_records import JsonRecord, from_json
 from pmflib.base.weights import WeightSums
 from pmflib.counts.cell_changes import CellChanges
 from pmflib.schema import Schema
@@ -47,7 +48,7 @@ MAX_DIFFERENCES = 32
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(JsonRecord):
     """Location of count tables: a full artefact, and the differences that lead from it to these counts.
 
     Parameters
@@ -61,7 +62,7 @@ class Chain:
         Number of changed cells of all differences since then, including those of these counts.
     """
 
-    digests: tuple[str, ...]
+    digests: Annotated[tuple[Annotated[str, re.compile("[0-9a-f]{64}")], ...], "chain"]
     full_cells: int
     changed_cells: int
 
@@ -87,29 +88,6 @@ class Chain:
         if is_long or changed > self.full_cells or 2 * n_changed > self.full_cells:
             return None
         return Chain((*self.digests, base), self.full_cells, changed)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the chain as group attributes of plain JSON types."""
-        return {
-            "chain": list(self.digests),
-            "full_cells": self.full_cells,
-            "changed_cells": self.changed_cells,
-        }
-
-    @classmethod
-    def from_json(cls, attributes: Mapping[str, Any]) -> Chain:
-        """Restore a chain from the attributes of a group.
-
-        Raises
-        ------
-        ValueError
-            If a digest is invalid.
-        """
-        digests = tuple(attributes["chain"])
-        for digest in digests:
-            if not re.fullmatch("[0-9a-f]{64}", digest):
-                raise ValueError(f"{digest!r} is not a SHA-256 digest in hexadecimal")
-        return cls(digests, int(attributes["full_cells"]), int(attributes["changed_cells"]))
 
 
 class StoredTables:
@@ -142,7 +120,7 @@ class StoredTables:
             arrays, attributes = read_arrays(path, ["samples"], kind=KIND)
             self.schema = Schema.from_json(attributes["schema"])
             self.n_rows: IntArray = arrays["samples"]
-            self.chain = Chain.from_json(attributes)
+            self.chain = from_json(Chain, attributes, is_part=True)
             found = attributes.get("weights")
             self.weights = None if found is None else WeightSums.from_json(found)
         self.path = path

@@ -135,7 +135,7 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
     if isinstance(samples, StoredSamples):
         check_schemas(model=model, samples=samples)
         return measure_fit(model, samples)
-    if "n_effective" in model.origin:
+    if model.origin.n_effective is not None:
         raise PmfError(
             "samples is given without weights, and the model was fitted with weights; the criteria of its fit are "
             "those of result.training"

@@ -37,6 +37,7 @@ from pmflib.fits.fit_specifications import (
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.statistics import EMStatistics, m_step
 from pmflib.schema import Schema
 
@@ -182,7 +183,7 @@ class EMFit:
         """Return the fit with a model as the first start of its first start method."""
         method = self.options.start_methods[0]
         opened = open_for_em((model.prior, model.factors), self.estimate_singles(counts))
-        made_by = str(model.origin.get("method", method))
+        made_by = model.origin.method or method
         given = digest_fit(model.prior, model.factors)
         return replace(self, made={method: opened}, methods={method: made_by}, given=given)
 
@@ -419,17 +420,13 @@ class EMFit:
     ) -> FitResult:
         """Build the result of a fit from the final state of EM."""
         method = f"{starts.name_methods(each for each, _ in specification.starts)}+em"
-        origin: dict[str, object] = {
-            "method": method,
-            "passes": state.best_pass,
-            "pseudo_count": specification.pseudo_count,
-        }
+        origin = ModelOrigin(method, state.best_pass, specification.pseudo_count)
         n_starts = sum(number for _, number in specification.starts)
         is_average = specification.members > 1
         if is_average:
-            origin |= {"average": specification.members, "final": True}
+            origin = origin.add(average=specification.members, final=True)
         elif n_starts > 1:
-            origin["best"] = n_starts
+            origin = origin.add(best=n_starts)
         joint = JointPMF(*model, self.schema, origin)
         if not (is_average or self.is_refining):
             # the states of a model that is refined keep their places

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
+from pmflib.base.json_records import JsonRecord
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _format_statistic(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class HeldOutScore:
+class HeldOutScore(JsonRecord):
     """Likelihood of held-out samples.
 
     Parameters
@@ -164,6 +165,8 @@ class HeldOutScore:
         Fits that were evaluated, each without these samples, before all of them were fitted in the same way; 0 where
         it was the model itself that was evaluated.
     """
+
+    computed: ClassVar[tuple[str, ...]] = ("log_likelihood",)
 
     per_row: float
     n_rows: int
@@ -183,12 +186,3 @@ class HeldOutScore:
         if self.n_trials == 1:
             return f"{text}, under the fit that was made without them"
         return f"{text}, under {self.n_trials} fits without them" if self.n_trials else text
-
-    def to_json(self) -> dict[str, float | int]:
-        """All of it in plain JSON types."""
-        return {**asdict(self), "log_likelihood": self.log_likelihood}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> HeldOutScore:
-        """What `to_json` was called on."""
-        return cls(found["per_row"], found["n_rows"], found["n_trials"])

@@ -23,6 +23,7 @@ from pmflib.fits.fit_result import FitResult
 from pmflib.fits.pair_fits import fit_by_method
 from pmflib.fits.ranks.by_pairs import select_rank
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.papers.pair_matrix import start_random
 from pmflib.papers.triples import fit_ctd, fit_ctd_kl
 
@@ -172,7 +173,7 @@ def fit_triples(
             ConvergenceWarning,
             stacklevel=3,
         )
-    model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
+    model = JointPMF(found.prior, found.factors, counts.schema, ModelOrigin(method=method))
     return FitResult(
         model.sort_states(),
         found.loss_history,

@@ -292,7 +292,7 @@ def distil(
     training = BlocksInMemory.cut(drawn, schema.offsets, rank)
     starts = fit.make_starts(fit.count(drawn))
     result = fit.choose(training, fit.open_held_out(validation), starts, drawn)[1]
-    n_members = average.origin.get("average", 1)
+    n_members = average.origin.average or 1
     note = f"fitted to {len(drawn)} samples drawn from an average of {n_members} fits"
     warn_if_stopped(result, steps.max_passes)
     return replace(result, notes=(note, *result.notes))
@@ -347,9 +347,9 @@ def check_can_start(model: JointPMF) -> None:
     PmfError
         If the model is an average.
     """
-    if model.origin.get("final"):
+    if model.origin.final:
         raise PmfError(
-            f"model is final, an average of {model.origin['average']} fits, which EM would take apart; pass a rank, "
+            f"model is final, an average of {model.origin.average} fits, which EM would take apart; pass a rank, "
             "or fit a model to samples drawn from it"
         )
 
@@ -429,7 +429,7 @@ def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> Fit
         return result
     else:
         n_rows, n_effective = len(samples), samples.n_samples
-    model = replace(result.model, origin={**result.model.origin, "n_effective": n_effective})
+    model = replace(result.model, origin=result.model.origin.add(n_effective=n_effective))
     return replace(result, model=model, notes=(note_weights(n_rows, n_effective), *result.notes))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, sum_blocks, sum_pairs
+from pmflib.base.json_records import JsonRecord
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.fits.pair_residuals import find_residuals
 from pmflib.model import JointPMF
@@ -75,7 +75,7 @@ class PairDeparture:
 
 
 @dataclass(frozen=True)
-class PairAgreement:
+class PairAgreement(JsonRecord):
     """Agreement of a model with the pair counts.
 
     Parameters
@@ -92,6 +92,8 @@ class PairAgreement:
     furthest
         The largest difference of shares among all pairs with large residuals; None if no share differs beyond chance.
     """
+
+    computed: ClassVar[tuple[str, ...]] = ("share_explained",)
 
     n_pairs: int
     n_contradicting: int
@@ -151,36 +153,6 @@ class PairAgreement:
         return (
             f"{'; '.join(reasons)}: {remedy}, and questions about two variables are better asked of the counts",
         )
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types, including the share explained."""
-        return {**asdict(self), "share_explained": self.share_explained}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> PairAgreement:
-        """Restore an agreement from `to_json`."""
-        most, furthest = content["most"], content["furthest"]
-        return cls(
-            content["n_pairs"],
-            content["n_contradicting"],
-            content["information"],
-            content["missed"],
-            None if most is None else (most[0], most[1]),
-            tuple(_read_departure(each) for each in content["worst"]),
-            None if furthest is None else _read_departure(furthest),
-        )
-
-    @classmethod
-    def find(cls, facts: Mapping[str, Any]) -> PairAgreement | None:
-        """Return the agreement recorded by a run; None if it was not computed (see `MAX_COMPARED_LEVELS`)."""
-        content = (facts.get("scores") or {}).get("pairs")
-        return None if content is None else cls.from_json(content)
-
-
-def _read_departure(content: Mapping[str, Any]) -> PairDeparture:
-    return PairDeparture(
-        **{**content, "given": tuple(content["given"]), "level": tuple(content["level"])}
-    )
 
 
 def compare_pairs(model: JointPMF, counts: PairCounts) -> PairAgreement:

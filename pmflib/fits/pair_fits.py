@@ -21,6 +21,7 @@ from pmflib.counts.marginals import Marginals, estimate_singles
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.fits.fit_result import FitResult
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.papers.composite import fit_composite
 from pmflib.papers.mirror import fit_mirror
 from pmflib.papers.pair_matrix import start_random
@@ -133,7 +134,7 @@ def fit_by_method(
         )
     name = found.method or chosen.name
     return FitResult(
-        JointPMF(found.prior, found.factors, counts.schema, {"method": name}).sort_states(),
+        JointPMF(found.prior, found.factors, counts.schema, ModelOrigin(method=name)).sort_states(),
         found.loss_history,
         (),
         found.n_iter,

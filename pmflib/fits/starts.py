@@ -31,6 +31,7 @@ from pmflib.em.latent_classes import evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.pair_fits import fit_by_method
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.statistics import m_step
 from pmflib.papers.pair_matrix import open_start, start_random
 from pmflib.schema import Schema
@@ -221,7 +222,7 @@ def make_naive_bayes(pairs: IntArray, singles: FloatArray, schema: Schema, targe
     mass = pairs + PSEUDO_COUNT * singles[:, None]
     factors = normalise_blocks(mass, offsets, singles[:, None])
     factors[own] = np.eye(own.stop - own.start)
-    return JointPMF(singles[own], factors, schema, {"method": "naive Bayes"})
+    return JointPMF(singles[own], factors, schema, ModelOrigin(method="naive Bayes"))
 
 
 OTHER_LEVELS = 0.01

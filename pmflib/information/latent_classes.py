@@ -174,7 +174,7 @@ class ClassInformation(ModelInformation):
     def find_pseudo_counts(self, mass: FloatArray) -> FloatArray:
         """Find the pseudo-counts of each entry of prior and tables, given the samples expected in each."""
         offsets = self.model.schema.offsets
-        mean = float(self.model.origin.get("pseudo_count", 0.0))
+        mean = self.model.origin.pseudo_count or 0.0
         held = self.sum_levels(mass).sum(axis=1)
         totals = np.repeat(sum_blocks(held, offsets), np.diff(offsets))
         singles = np.where(totals > 0, held / np.where(totals > 0, totals, 1.0), 0.0)

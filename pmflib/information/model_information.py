@@ -67,9 +67,9 @@ class ModelInformation(ABC):
         PmfError
             If it is an average of fits.
         """
-        if self.model.origin.get("final"):
+        if self.model.origin.final:
             raise PmfError(
-                f"model is an average of {self.model.origin['average']} fits, whose states are no parameters of one "
+                f"model is an average of {self.model.origin.average} fits, whose states are no parameters of one "
                 "likelihood; pass a fit of one member, or distil it and refine that by fit_em"
             )
 
@@ -81,7 +81,7 @@ class ModelInformation(ABC):
         PmfError
             If prior and factors are not its parameters, or it is an average of fits.
         """
-        if not self.has_free_factors or self.model.origin.get("final"):
+        if not self.has_free_factors or self.model.origin.final:
             raise PmfError(
                 "model is an average of fits, or has forests or traits; a design gives errors of latent classes of one "
                 "fit"

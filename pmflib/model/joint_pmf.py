@@ -15,6 +15,7 @@ from pmflib.base.display.summary import Summary, SummaryTable
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.hooks import Offers, find_offers
 from pmflib.model.mixture import Arrays, Mixture
+from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
 from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
@@ -47,7 +48,7 @@ class JointPMF(Mixture):
     schema
         Variables and their levels.
     origin
-        How the model was fitted, as plain JSON types.
+        How the model was fitted: a `pmflib.model.origin.ModelOrigin`, or its facts by name, plain JSON types.
 
     Raises
     ------
@@ -87,7 +88,7 @@ class JointPMF(Mixture):
 
     def __repr__(self) -> str:
         """Return the sizes of the model and its fitting method."""
-        method = f", method {self.origin['method']!r}" if "method" in self.origin else ""
+        method = f", method {self.origin.method!r}" if "method" in self.origin else ""
         return f"JointPMF(rank {self.rank}, {self.schema.n_variables} variables, {self.schema.n_levels} levels{method})"
 
     def summary(self) -> Summary:
@@ -212,12 +213,13 @@ class JointPMF(Mixture):
         _, attributes = read_arrays(folder, [], kind=KIND)
         with refuse_damage(folder):
             kind = _find_class(path, attributes)
-            schema, origin = Schema.from_json(attributes["schema"]), dict(attributes["origin"])
+            schema = Schema.from_json(attributes["schema"])
+            origin = ModelOrigin.read(attributes["origin"])
             return kind.read_parts(folder, schema, origin, attributes)
 
     @classmethod
     def read_parts(
-        cls, folder: Path, schema: Schema, origin: dict[str, Any], attributes: Mapping[str, Any]
+        cls, folder: Path, schema: Schema, origin: ModelOrigin, attributes: Mapping[str, Any]
     ) -> JointPMF:
         """Read the parts that `list_parts` describes from a folder, and return a model of this class."""
         arrays, _ = read_arrays(folder, ["prior", "factors"], kind=KIND)

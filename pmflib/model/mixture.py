@@ -46,6 +46,7 @@ from pmflib.model.marginals import (
     find_surprises,
     mix_factors,
 )
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.statistics import take_logs
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
@@ -75,10 +76,11 @@ class Mixture(Summarised):
     prior: FloatArray
     factors: FloatArray
     schema: Schema
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: ModelOrigin = field(default_factory=ModelOrigin)
 
     def __post_init__(self) -> None:
         check_type(Schema, "pass a pmflib.Schema", schema=self.schema)
+        object.__setattr__(self, "origin", ModelOrigin.of(self.origin))
         for name, values in (("prior", self.prior), ("factors", self.factors)):
             check_type(np.ndarray, f"pass an array: numpy.asarray({name})", **{name: values})
         check_shapes(

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import IntArray
+from pmflib.base.json_records import JsonRecord
 from pmflib.model.measures import TargetSums
 from pmflib.model.mixture import Mixture
 
 
 @dataclass(frozen=True)
-class ScoreOptions:
+class ScoreOptions(JsonRecord):
     """Optional columns of a score table.
 
     Parameters
@@ -32,14 +33,6 @@ class ScoreOptions:
     targets: tuple[str, ...] = ()
     probabilities: bool = False
     keep: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the options as plain JSON types."""
-        return {
-            "targets": list(self.targets),
-            "probabilities": self.probabilities,
-            "keep": list(self.keep),
-        }
 
 
 class TableMaker(Protocol):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from pmflib.base.errors import StoreError
-from pmflib.base.json_records import from_json
+from pmflib.base.json_records import Form, JsonRecord, from_json
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.erasures import read_erasures
 from pmflib.store.run_records import COLLECTIONS, RUNS, RunRecord, list_histories, list_records
@@ -91,7 +92,7 @@ def order_by_need(entries: Mapping[str, Entry], chosen: set[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class KeptRuns:
+class KeptRuns(JsonRecord):
     """Runs of a store whose artefacts are kept.
 
     Parameters
@@ -105,13 +106,9 @@ class KeptRuns:
         models.
     """
 
-    numbers: dict[str, list[int]]
-    last: dict[str, int]
-    roots: frozenset[str] = frozenset()
-
-    def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
-        return {"kept_runs": self.numbers, "last_runs": self.last}
+    numbers: Annotated[dict[str, list[int]], "kept_runs"]
+    last: Annotated[dict[str, int], "last_runs"]
+    roots: Annotated[frozenset[str], Form.HIDDEN] = frozenset()
 
 
 def choose_kept_runs(store: Store, keep_runs: int) -> KeptRuns:

@@ -7,14 +7,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pmflib.base.errors import PmfError, StoreError
-from pmflib.base.json_records import from_json
+from pmflib.base.json_records import Form, JsonRecord, from_json
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.erasures import read_erasures
 from pmflib.store.file_digests import seal, unseal
@@ -50,7 +50,7 @@ PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "pre
 
 
 @dataclass(frozen=True)
-class InputFile:
+class InputFile(JsonRecord):
     """A raw file read by a run.
 
     Parameters
@@ -67,12 +67,8 @@ class InputFile:
 
     name: str
     digest: str
-    bytes: int | None = None
-    rows: int | None = None
-
-    def to_json(self) -> dict[str, str | int]:
-        """Plain JSON types; unknown values have no key."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+    bytes: Annotated[int | None, Form.GIVEN] = None
+    rows: Annotated[int | None, Form.GIVEN] = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,7 @@ class RunNotice:
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class RunRecord(JsonRecord):
     """One run of a pipeline, or one command that changed its live model or data.
 
     Parameters
@@ -220,10 +216,6 @@ class RunRecord:
         """Number of samples that an erasure found in the store; 0 for other actions."""
         found = self.facts.get("samples_found")
         return found if isinstance(found, int) else 0
-
-    def to_json(self) -> dict[str, object]:
-        """Plain JSON types, as stored."""
-        return {**asdict(self), "inputs": [each.to_json() for each in self.inputs]}
 
 
 Settle: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]

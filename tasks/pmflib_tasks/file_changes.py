@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from pmflib.base.json_records import JsonRecord
 from pmflib.store.run_records import InputFile
 
 
@@ -20,7 +21,7 @@ class ChangedFile:
 
 
 @dataclass(frozen=True)
-class FileChanges:
+class FileChanges(JsonRecord):
     """Raw files of two runs, by name.
 
     Parameters
@@ -37,14 +38,6 @@ class FileChanges:
     removed: list[InputFile]
     changed: list[ChangedFile]
     n_same: int
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types."""
-        return {
-            **asdict(self),
-            "added": [file.to_json() for file in self.added],
-            "removed": [file.to_json() for file in self.removed],
-        }
 
 
 def compare_files(first: Sequence[InputFile], second: Sequence[InputFile]) -> FileChanges:

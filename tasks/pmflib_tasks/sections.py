@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import DIGITS, SummaryTable, format_value, tabulate_comparison
 from pmflib.fits.fit_statistics import HeldOutScore, describe_likelihood, tabulate_statistics
-from pmflib.fits.pair_agreement import PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.run_records import RunRecord
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import FEATURES
-from pmflib_tasks.gate.gate_decision import OF_WEIGHTED, GateNumbers
-from pmflib_tasks.gate.refit import Refit
+from pmflib_tasks.gate.gate_decision import OF_WEIGHTED
 from pmflib_tasks.gate.value_errors import list_error_rows
-from pmflib_tasks.guards.findings import find_recorded
 
 if TYPE_CHECKING:
     from pmflib.base.display.drawing import Axes
@@ -153,6 +151,7 @@ class StatusPart:
 
 def list_sections(facts: Mapping[str, Any]) -> Iterator[Section]:
     """List what a run has to say, from the facts of its record, in reading order; absent facts are left out."""
+    facts = RunFacts(facts)
     for describe in (describe_rows, describe_quality, describe_model, describe_scores):
         yield from describe(facts)
     for feature in FEATURES:
@@ -161,9 +160,9 @@ def list_sections(facts: Mapping[str, Any]) -> Iterator[Section]:
                 yield from place.load()(facts)
 
 
-def describe_rows(facts: Mapping[str, Any]) -> Iterator[Section]:
+def describe_rows(facts: RunFacts) -> Iterator[Section]:
     """Say what became of the rows."""
-    rows = DatasetAccount.find(facts)
+    rows = facts.account
     if rows is None:
         return
     counted: list[tuple[str, object]]
@@ -184,11 +183,11 @@ def describe_rows(facts: Mapping[str, Any]) -> Iterator[Section]:
     yield Section.of_values("data", "Rows", ("what", "how many"), counted)
 
 
-def describe_quality(facts: Mapping[str, Any]) -> Iterator[Section]:
+def describe_quality(facts: RunFacts) -> Iterator[Section]:
     """List the findings beyond a limit, and count the guards that passed."""
     if "quality" not in facts:
         return
-    findings = find_recorded(facts)
+    findings = facts.findings
     crossed = [each for each in findings if not each.passed]
     passed = {each.guard for each in findings} - {each.guard for each in crossed}
     if crossed:
@@ -200,16 +199,16 @@ def describe_quality(facts: Mapping[str, Any]) -> Iterator[Section]:
     yield Section("quality", sentences=(f"{len(passed)} guards of quality passed",))
 
 
-def describe_model(facts: Mapping[str, Any]) -> Iterator[Section]:
+def describe_model(facts: RunFacts) -> Iterator[Section]:
     """Say how the new model was fitted and chosen."""
     if "model" not in facts:
         return
-    model, rank = facts["model"], facts.get("rank") or {}
+    model, rank = facts.model, facts.rank
     known = ("method", "rank", "passes", "best_pass", "converged", "stopped_early")
-    agreement = PairAgreement.find(facts)
+    agreement = facts.agreement
     described = [] if agreement is None else [("pairs", agreement.sentence)]
     described += [(k, model[k]) for k in known if k in model]
-    if (refit := Refit.find(facts)) is not None:
+    if (refit := facts.refit) is not None:
         described.append(("fit", refit.reason))
     if rank:
         described.append(("is the rank fine", rank["verdict"]))
@@ -223,11 +222,11 @@ def describe_model(facts: Mapping[str, Any]) -> Iterator[Section]:
     if errors := model.get("errors"):
         described.append(("parameters", errors["sentence"]))
     described += [("note", note) for note in model.get("notes", ())]
-    described += [("warning", text) for text in facts.get("warnings", ())]
-    rows = DatasetAccount.find(facts)
-    if rows is not None and rows.weights is not None and GateNumbers.find(facts).assessed:
+    described += [("warning", text) for text in facts.warnings]
+    rows = facts.account
+    if rows is not None and rows.weights is not None and facts.gate.assessed:
         described.append(("note", OF_WEIGHTED))
-    title = name_model("New model", (facts.get("gate") or {}).get("new"))
+    title = name_model("New model", facts.name_model("new"))
     yield Section.of_values("model", title, ("what", "value"), described)
     if fit:
         yield Section("model", tabulate_statistics(fit))
@@ -236,21 +235,21 @@ def describe_model(facts: Mapping[str, Any]) -> Iterator[Section]:
             yield Section("model", tabulate_comparison(Comparison.from_json(content)))
 
 
-def describe_scores(facts: Mapping[str, Any]) -> Iterator[Section]:
+def describe_scores(facts: RunFacts) -> Iterator[Section]:
     """Compare the new model, the live model and single variables on the same cells.
 
     Columns name their models, because either may be live after the run.
     """
-    scores, gate = facts.get("scores") or {}, facts.get("gate") or {}
+    scores, new, live = facts.scores, facts.name_model("new"), facts.name_model("live")
     if not scores.get("hidden_cells"):
         return
     ending = {"promoted": ", promoted", "kept": ", rejected"}.get(facts.get("outcome", ""), "")
-    models = [(name_model("new model", gate.get("new")) + ending, scores)]
-    if gate.get("new") == gate.get("live") is not None:
-        models = [(name_model("live model", gate["live"]), scores)]
+    models = [(name_model("new model", new) + ending, scores)]
+    if new == live is not None:
+        models = [(name_model("live model", live), scores)]
     elif "live_scores" in facts:
         title = "live model before" if ending == ", promoted" else "live model"
-        models.append((name_model(title, gate["live"]), facts["live_scores"]))
+        models.append((name_model(title, live), facts["live_scores"]))
     measures = [key for key in scores if f"baseline_{key}" in scores]
     rows = [
         (key, *(each[key] for _, each in models), scores[f"baseline_{key}"]) for key in measures

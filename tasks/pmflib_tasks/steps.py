@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pmflib.base.errors import PmfError
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, list_records
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.gate.refit import Refit, plan_refit
-from pmflib_tasks.guards.findings import find_recorded
+from pmflib_tasks.facts import Refit, RunFacts
+from pmflib_tasks.gate.refit import plan_refit
 from pmflib_tasks.stage import load_schema, open_store
 
 Stages: TypeAlias = Mapping[str, Reference]
@@ -84,7 +84,7 @@ class Walk:
     steps: Sequence[Step]
     address: str = ""
     stages: dict[str, Reference] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: RunFacts = field(default_factory=RunFacts)
     live: Reference | None = None
     accepted: bool = False
     rehash: bool = False
@@ -105,10 +105,10 @@ class Walk:
             load_schema(self.config),
             list_records(store, self.config.name),
             {name: stages[name] for name in ("dataset", "counts")},
-            find_recorded(self.facts),
+            self.facts.findings,
             datetime.now(UTC),
         )
-        self.facts["refit"] = found.to_json()
+        self.facts.note(refit=found)
         return found
 
     def branch(self) -> Walk:

@@ -14,6 +14,7 @@ from pmflib.answering.equivalent_samples import DISCOUNT, EquivalentSamples
 from pmflib.answering.information import TablePMF
 from pmflib.answering.posterior import Posterior, find_beta_intervals
 from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.model.origin import ModelOrigin
 from tests.answering.question_models import make_pets, make_survey, tabulate
 
 MODEL = make_survey()
@@ -189,7 +190,7 @@ def test_ask__counts_of_pairs_know_two_variables():
         assert by_pairs.equivalent_samples == by_rows.equivalent_samples
     learnt = EquivalentSamples((5.0, 4.0, 3.0, 2.0, 0, 0, 0, 0, 0), n_questions=10, n_unseen=10)
     model = pmf.JointPMF(
-        MODEL.prior, MODEL.factors, SCHEMA, {"equivalent_samples": learnt.to_json()}
+        MODEL.prior, MODEL.factors, SCHEMA, ModelOrigin.of({"equivalent_samples": learnt.to_json()})
     )
     found = model.ask("P(stars | kind=drama, income=low)", pairs)
     assert found.source == "model"
@@ -356,7 +357,7 @@ def test_ask__a_variable_that_is_restricted_by_what_is_asked():
 def sure(*intercepts):
     """The model with a law of m that has next to no spread, and that counts do not change."""
     law = EquivalentSamples((*intercepts, 0, 0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2, n_questions=1)
-    origin = {"equivalent_samples": law.to_json()}
+    origin = ModelOrigin.of({"equivalent_samples": law.to_json()})
     return pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, origin)
 
 
@@ -375,7 +376,7 @@ def test_ask__rows_by_number_of_variables():
 
 def test_ask__a_mean_has_a_weight_of_its_own():
     law = EquivalentSamples((2.0,) * 4 + (2.0, 0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2)
-    origin = {"equivalent_samples": law.to_json()}
+    origin = ModelOrigin.of({"equivalent_samples": law.to_json()})
     model = pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, origin)
     mean, shares = (model.ask(f"{each}(stars | kind=drama)", CODES) for each in ("E", "P"))
     assert list(mean.equivalent_samples) == [pytest.approx(np.exp(4))]
@@ -431,7 +432,8 @@ def test_ask__without_unseen_rows_is_assumed():
     found = MODEL.ask("P(stars)", CODES)
     assert found.is_assumed
     assert found.to_json()["equivalent_samples_assumed"]
-    learnt = {"equivalent_samples": EquivalentSamples(n_questions=5, n_unseen=9).to_json()}
+    assumed = EquivalentSamples(n_questions=5, n_unseen=9)
+    learnt = ModelOrigin.of({"equivalent_samples": assumed.to_json()})
     known = pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, learnt).ask("P(stars)", CODES)
     assert not known.is_assumed
     assert not known.to_json()["equivalent_samples_assumed"]

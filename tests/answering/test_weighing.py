@@ -26,6 +26,7 @@ from pmflib.answering.evidence import Evidence, count_codes
 from pmflib.answering.weighing import inherit_weight, weigh_model
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.model.origin import ModelOrigin
 from tests.stored_samples import write_partition
 
 SIZES = [3, 2, 4, 3, 2]
@@ -72,7 +73,9 @@ def test_learn__a_right_model_is_worth_many_rows_and_a_wrong_one_few(codes):
         assert str(found).endswith(f"{found.n_questions:,} questions to 2,000 unseen rows)")
     rows = []
     for model, law in ((TRUTH, right), (INDEPENDENT, wrong)):
-        weighed = pmf.JointPMF(model.prior, model.factors, SCHEMA, {NAME: law.to_json()})
+        weighed = pmf.JointPMF(
+            model.prior, model.factors, SCHEMA, ModelOrigin.of({NAME: law.to_json()})
+        )
         asked = [weighed.ask(f"P(v0 | v1={n}, v2={k})", codes) for n in (0, 1) for k in range(4)]
         rows.append(np.median([each.equivalent_samples[0] for each in asked]))
     assert rows[0] > 1000
@@ -298,7 +301,9 @@ def test_answers__intervals_with_samples_hold_the_truth_where_a_small_model_miss
         rows = TRUTH.sample(2000, 10 + seed)
         start = pmf.fit(pmf.count_pairs(rows[:1600], SCHEMA), 1).model
         both = weigh_model(start, rows[:1600], rows[1600:])
-        alone = pmf.JointPMF(start.prior, start.factors, SCHEMA, {NAME: sure.to_json()})
+        alone = pmf.JointPMF(
+            start.prior, start.factors, SCHEMA, ModelOrigin.of({NAME: sure.to_json()})
+        )
         for question in questions:
             known = TRUTH.ask(question)
             true = dict(zip(known.labels, known.numbers, strict=True))

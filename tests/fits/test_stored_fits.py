@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,7 @@ def test_fit_em__refuses_the_checkpoint_of_a_fit_with_other_shrinkage_of_forests
     start = pmf.fit_em(training, rank=2, dependence="tree", **options).model
     options |= {"checkpoint": tmp_path / "work"}
     pmf.fit_em(training, start, **options)
-    start.origin["edge_pseudo_count"] = 3.25  # type: ignore[index]  # a mapping that is a dict
+    start = replace(start, origin=start.origin.add(edge_pseudo_count=3.25))
     with pytest.raises(pmf.PmfError, match="checkpoint"):
         pmf.fit_em(training, start, **options)
 

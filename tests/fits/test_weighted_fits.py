@@ -178,7 +178,7 @@ def test_fit_em__has_the_weighted_optimum_of_stepmix():
     peer.fit(codes, sample_weight=weight)
     chances = peer.get_parameters()["measurement"]["pis"]
     factors = np.stack([1 - chances.T, chances.T], axis=1).reshape(-1, 2)
-    start = pmf.JointPMF(peer.weights_, factors, SCHEMA, {})
+    start = pmf.JointPMF(peer.weights_, factors, SCHEMA)
     found = pmf.fit_em(codes, start, weight=weight, pseudo_count=0.0, tol=1e-14).model
     np.testing.assert_allclose(found.prior, start.prior, atol=1e-6)
     np.testing.assert_allclose(found.factors, start.factors, atol=1e-6)

@@ -72,9 +72,8 @@ def run_night(config, workers):
         dataset, counts, model = (run.stages[stage] for stage in ("dataset", "counts", "model"))
         run.stages["scores"] = evaluate.fn(config, dataset, counts, model, workers)
         summaries = {stage: store.find(each.identity).summary for stage, each in run.stages.items()}
-        run.facts |= {"rows": summaries["dataset"]} | {
-            key: summaries[key] for key in ("model", "scores")
-        }
+        found = {key: summaries[key] for key in ("model", "scores")}
+        run.facts.note(rows=summaries["dataset"], **found)
         run.outcome, run.reason, run.live = "promoted", "better", model
     return list_records(store, config.name)[-1]
 
@@ -100,7 +99,7 @@ def nights(tmp_path_factory, workers):
 def hold_back(config):
     reason = "half of the rows are gone, see ftp://me:hunter2@host/x"
     with suppress(QualityError), record_run(config) as run:
-        run.facts["rows"] = {"rows_in": 7}
+        run.facts.note(rows={"rows_in": 7})
         raise QualityError(reason)
 
 

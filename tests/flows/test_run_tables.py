@@ -1,17 +1,18 @@
 """Tables of a run: the values they hold, and which are left out."""
 
 import io
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from pmflib.base.comparison import PairedGain, compare_candidates
+from pmflib.base.json_records import to_json
 from pmflib.base.weights import WeightSums
 from pmflib.fits.pair_agreement import PairAgreement
 from pmflib_flows.run_tables import draw_sections
 from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.gate.gate_decision import AssessedGain
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.sections import describe_quality, list_sections
@@ -49,10 +50,10 @@ def test_describe_quality__what_crossed_a_limit_and_how_many_passed():
     guards = ("quarantine", "same_bytes", "file_size")
     skipped = [Measurement(guard, "x", None, "") for guard in guards]
     findings = [found, *assess(skipped, QualityConfig())]
-    text = show(describe_quality({"quality": [asdict(each) for each in findings]}))
+    text = show(describe_quality(RunFacts({"quality": to_json(findings)})))
     assert sentence in text
     assert "2 guards" in text
-    text = show(describe_quality({"quality": [asdict(each) for each in findings[1:]]}))
+    text = show(describe_quality(RunFacts({"quality": to_json(findings[1:])})))
     assert text.startswith("3 guards")
 
 

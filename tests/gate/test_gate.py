@@ -110,7 +110,7 @@ def test_decide__every_pair_of_decisions(today, reference, promoted):
     assert ("`pmf promote`" in decision.reason) is not promoted
     assert decision.numbers.rule == GATE
     assert ("reference" in decision.numbers.sets) == (reference is not None)
-    recorded = GateNumbers.find({"gate": decision.numbers.to_json()})
+    recorded = GateNumbers.read(decision.numbers.to_json())
     assert replace(recorded, rule=GATE) == decision.numbers
     assert decision.is_comparable == (today is not OBSTACLE)
 

@@ -9,7 +9,7 @@ import pytest
 from pmflib.base.errors import QualityError
 from pmflib.store.run_records import append_record, find_live, find_record, list_records
 from pmflib_flows.recording import record_run
-from pmflib_tasks.gate.gate_decision import GateNumbers
+from pmflib_tasks.facts import RunFacts
 from tests.flows.nights import draw_ratings
 
 FILES = range(10)
@@ -116,7 +116,7 @@ def test_promote_and_rollback__by_hand(nights, call):
         answer["model"],
     )
     assert record.reason.endswith(second["reason"])
-    assert GateNumbers.find(record.facts).assessed["today"].decision == "unsure"
+    assert RunFacts(record.facts).gate.assessed["today"].decision == "unsure"
     assert call("promote", pipeline.path, 2)[0] == 4
     assert call("rollback", pipeline.path)[0] == 0
     assert find_live(pipeline.store, "pipeline").digest == first["live_model"]

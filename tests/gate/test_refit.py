@@ -7,6 +7,7 @@ import pytest
 import pmflib as pmf
 from pmflib.families.traits.trait_model import TraitModel
 from pmflib.families.traits.trait_pmf import TraitPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import make_config
@@ -85,7 +86,7 @@ def lived(tmp_path):
 
     def write(folder, work):
         model = make_model(np.random.default_rng(0), [3, 2], 2)
-        pmf.JointPMF(*model, schema, {"pseudo_count": 0.3}).save(folder / "model")
+        pmf.JointPMF(*model, schema, ModelOrigin(pseudo_count=0.3)).save(folder / "model")
         return {}
 
     model = store.build("model", inputs={}, options={}, version=1, write=write).reference
@@ -166,7 +167,7 @@ def test_plan_refit__a_model_fitted_to_its_target_is_fitted_from_scratch(lived):
     store, config, schema, (record,) = lived
 
     def write(folder, work):
-        origin = {"pseudo_count": 0.3, "conditional_share": 0.9}
+        origin = ModelOrigin(pseudo_count=0.3, extra={"conditional_share": 0.9})
         prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
         pmf.JointPMF(prior, factors, schema, origin).save(folder / "model")
         return {}
@@ -183,7 +184,7 @@ def test_plan_refit__traits_go_on_whatever_em_is(lived):
 
     def write(folder, work):
         prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
-        origin = {"method": "traits"}
+        origin = ModelOrigin("traits")
         TraitPMF(prior, factors, schema, origin, trait_model=traits).save(folder / "model")
         return {}
 

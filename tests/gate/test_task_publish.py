@@ -1,7 +1,7 @@
 import pytest
 
 import pmflib as pmf
-from pmflib.fits.pair_agreement import PairAgreement
+from pmflib.model.origin import ModelOrigin
 from pmflib_flows.recording import record_run
 from pmflib_tasks.gate.compare import compare
 from pmflib_tasks.gate.gate_decision import GateNumbers
@@ -58,7 +58,7 @@ def test_publish__keeps_the_better_and_promotes_the_better(published, workers):
     made, kept = run_and_publish(worse, workers)
     assert kept.outcome == "kept"
     assert kept.facts["scores"]["pairs"]["share_explained"] < 0.1
-    assert kept.facts["warnings"] == [*PairAgreement.find(kept.facts).warnings]
+    assert kept.facts["warnings"] == [*kept.facts.agreement.warnings]
     assert kept.facts["warnings"]
     assert kept.facts["gate"]["today"]["verdict"] == "worse"
     assert (kept.live, kept.before) == (stages["model"], stages["model"])
@@ -87,7 +87,7 @@ def test_publish__equal_parameters_are_no_new_model(published, workers, monkeypa
 
     def write(folder, work):
         model = pmf.JointPMF.load(store.locate(first.live) / "model")
-        pmf.JointPMF(model.prior, model.factors, model.schema, {"method": "given+em"}).save(
+        pmf.JointPMF(model.prior, model.factors, model.schema, ModelOrigin("given+em")).save(
             folder / "model"
         )
         return summary_of(config, first.live)
@@ -96,7 +96,7 @@ def test_publish__equal_parameters_are_no_new_model(published, workers, monkeypa
     assert equal.reference.digest != first.live.digest
     decision = publish.fn(config, {**stages, "model": equal.reference}, workers)
     assert (decision.outcome, decision.live) == ("unchanged", first.live)
-    assert GateNumbers.find(decision.facts) == GateNumbers()
+    assert decision.facts.gate == GateNumbers()
 
 
 def test_publish__a_changed_schema_is_not_compared(published, pipeline, workers):

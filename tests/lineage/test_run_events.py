@@ -7,11 +7,11 @@ import pytest
 
 from pmflib.base.errors import QualityError, SourceError
 from pmflib.cluster.workers import share_workers
-from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import make_config
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.lineage.lineage import EVENTS, unseal_event
 from pmflib_tasks.lineage.section import LineageConfig
 from pmflib_tasks.stage import open_store
@@ -81,7 +81,7 @@ def run_to_start(config):
 def hold_back(config):
     with record_run(config) as run, share_workers(config.cluster):
         run.stages["dataset"] = ingest.fn(config)
-        run.facts["quality"] = [FINDING, PASSED]
+        run.facts.note(quality=[FINDING, PASSED])
         raise QualityError("v1 has moved; see password at https://me:pw@host/x")
 
 
@@ -155,7 +155,7 @@ def test_record_run__held_back_by_quality(config):
     ]
     assert judged[0]["actual"] == "0.4"
     (record,) = list_records(open_store(config), "nightly")
-    assert DatasetAccount.find(record.facts).rows_quarantined == 2
+    assert RunFacts(record.facts).account.rows_quarantined == 2
 
 
 def test_record_run__a_stage_that_fails(config):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import pmflib as pmf
 from pmflib.base.errors import MemoryPlanError, SchemaError, StoreError
 from pmflib.model import joint_pmf, mixture
+from pmflib.model.origin import ModelOrigin
 from pmflib.store.zarr_arrays import read_arrays
 from tests.reference import (
     conditional_pmf,
@@ -32,7 +33,7 @@ SCHEMA = pmf.Schema(
 @pytest.fixture
 def model():
     return pmf.JointPMF(
-        *make_model(np.random.default_rng(0), CARDINALITIES, 2), SCHEMA, {"method": "test"}
+        *make_model(np.random.default_rng(0), CARDINALITIES, 2), SCHEMA, ModelOrigin("test")
     )
 
 
@@ -236,7 +237,10 @@ def test_load__kinds_are_registered_where_they_are_defined(model, tmp_path, monk
         def read_parts(cls, folder, schema, origin, attributes):
             arrays, _ = read_arrays(folder, ["prior", "factors", "weights"])
             return cls(
-                arrays["prior"], arrays["factors"], schema, {"weight": arrays["weights"].max()}
+                arrays["prior"],
+                arrays["factors"],
+                schema,
+                ModelOrigin.of({"weight": arrays["weights"].max()}),
             )
 
     Weighed(model.prior, model.factors, SCHEMA).save(tmp_path / "model")

@@ -17,6 +17,7 @@ from pmflib.store.run_records import (
     list_records,
     now,
 )
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.report.model_report import gather_model
 from pmflib_tasks.report.page import render_page, write_page
 from pmflib_tasks.report.run_report import choose_run, gather_report
@@ -97,7 +98,7 @@ def with_agreement(report, agreement):
 
 def test_summarise_run__says_what_is_explained_before_what_can_be_believed(second):
     found = second.model.agreement
-    assert found == PairAgreement.find(second.record.facts)
+    assert found == RunFacts(second.record.facts).agreement
     close = replace(found, missed=0.05 * found.information, furthest=None)
     said = " ".join(summarise_run(with_agreement(second, close)))
     assert said.index("explains 95 %") < said.index("believed")
@@ -144,7 +145,7 @@ def test_gather_report__runs_that_recorded_no_agreement_are_compared_now(store, 
     stages, data = second.record.stages, second.data
     old = {**facts, "scores": {k: v for k, v in facts["scores"].items() if k != "pairs"}}
     old["warnings"] = ["known before"]
-    found = gather_model(store, stages, old, data.level_counts, data.support)
+    found = gather_model(store, stages, RunFacts(old), data.level_counts, data.support)
     assert found.agreement == second.model.agreement
     assert found.warnings == ["known before", *found.agreement.warnings]
 

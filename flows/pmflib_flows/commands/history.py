@@ -86,13 +86,13 @@ def _describe(
     record: RunRecord, new: Mapping[int, int], collected: bool, *, erased: bool
 ) -> list[Any]:
     """Return a row of the history."""
-    from pmflib.ingest.dataset.accounts import DatasetAccount
+    from pmflib_tasks.facts import RunFacts
 
     if record.action == "gc":
         when = record.started[:16].replace("T", " ")
         return ["", "gc", when, "", record.outcome, "", "", "", ""]
     took = datetime.fromisoformat(record.ended) - datetime.fromisoformat(record.started)
-    account, score = DatasetAccount.find(record.facts), record.scores.get(SCORE)
+    account, score = RunFacts(record.facts).account, record.scores.get(SCORE)
     model = record.model or record.live
     return [
         record.number,

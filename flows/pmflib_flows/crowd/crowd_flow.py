@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
         stages["labels"] = find_labels(
             checked, stages["dataset"], decision.live, address, known, stages.get("classifier")
         )
-        run.facts |= {**decision.facts, **publish_labels(checked, stages)}
+        run.facts.note(**{**decision.facts, **publish_labels(checked, stages)})
         found = LabelSummary.find(run.facts)
         assert found is not None
         run.outcome, run.live, run.before = decision.outcome, decision.live, decision.before
@@ -119,6 +119,6 @@ def guard_labels(
         findings = accept(findings)
     # records do not name workers
     shown = [replace(each, named=()) for each in condense(findings)]
-    run.facts["quality"] = [asdict(each) for each in shown]
+    run.facts.note(quality=shown)
     named_in = f"{stages['quality'].path}/{FINDINGS} of the store"
     hold_back(findings, "pmf crowd", named_in)

@@ -66,9 +66,9 @@ def _describe_standings(found: Sequence[ModelStanding], store: Store) -> list[di
 
 def _make_table(found: Sequence[ModelStanding]) -> Group:
     """Build the table of models, the newest last."""
-    from pmflib_tasks.gate.gate_decision import GateNumbers
+    from pmflib_tasks.facts import RunFacts
 
-    gates = [GateNumbers.find(each.record.facts) for each in found]
+    gates = [RunFacts(each.record.facts).gate for each in found]
     rows = [
         (
             str(each.run),
@@ -132,11 +132,8 @@ def _make_live(
         draft.live, draft.before = model, before
         draft.outcome = "done"
         draft.reason = f"the model of run {made.number}, by hand; that run said: {said}"
-        draft.facts = {
-            "run": made.number,
-            "before": None if before is None else before.digest,
-            "gate": made.facts.get("gate", {}),
-        }
+        replaced = None if before is None else before.digest
+        draft.facts.note(run=made.number, before=replaced, gate=made.facts.get("gate", {}))
     if draft.outcome != "done":
         raise StoreError(f"{draft.reason}; `pmf models` lists what there is")
     path = store.name_artefact(model, model.kind if model.kind == "worker-model" else "model")

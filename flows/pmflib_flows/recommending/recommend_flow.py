@@ -35,4 +35,6 @@ def recommend_flow(
     StoreError
         If the pipeline has no live model yet, or the counts of the run that made it are missing.
     """
-    return run_on_live(recommend, "counts", config, (Recommendations(**options),), data, columns)
+    return run_on_live(
+        recommend, "counts", config, (Recommendations.from_json(options),), data, columns
+    )

@@ -14,6 +14,7 @@ from pmflib.apps.demo.planted_crowds import Crowd, draw_labels
 from pmflib.apps.demo.raw_logs import LogSummary, write_rating_log
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.planted_models import planted_factors
 from pmflib.papers.metrics import factor_mse, match_factors
 from pmflib.schema import Schema, Variable
@@ -56,7 +57,7 @@ def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary
     )
     values = tuple(float(level) for level in summary.levels)
     schema = Schema(tuple(Variable(name, summary.levels, values) for name in summary.variables))
-    return summary, JointPMF(prior, factors, schema, {"method": "planted"})
+    return summary, JointPMF(prior, factors, schema, ModelOrigin(method="planted"))
 
 
 @dataclass(frozen=True)

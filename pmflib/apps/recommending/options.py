@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from pmflib.base.constraints import FINITE, OneOf, at_least, check
 from pmflib.base.errors import PmfError
+from pmflib.base.json_records import JsonRecord
 from pmflib.base.options import option
 
 
 @dataclass(frozen=True)
-class Recommendations:
+class Recommendations(JsonRecord):
     """Options of recommendations; the metadata of each field has its help, which `pmf recommend --help` shows.
 
     Besides, ``groups`` are pairs of an item and its group, and ``most_per_group`` is the maximum number of items of the
@@ -60,7 +61,3 @@ class Recommendations:
             raise PmfError(
                 f"most_per_group is {self.most_per_group} and groups has {len(self.groups)} items; give both or neither"
             )
-
-    def to_json(self) -> dict[str, object]:
-        """Return the options as plain JSON types."""
-        return asdict(self)

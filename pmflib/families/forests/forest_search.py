@@ -32,6 +32,7 @@ from pmflib.fits.fit_result import STILL, FitResult
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.inference.checks.bivariate_residuals import measure_residuals
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 
 REFIT_PASSES = 10
 """Number of passes over all samples after a choice on a fold, starting from the chosen model with re-estimated
@@ -229,7 +230,7 @@ def report_forests(
     runs = fitted.runs
     first, models = runs[0], [each.parameters for each in runs]
     forests = [each.forest for each in models]
-    origin: dict[str, object] = {
+    facts: dict[str, object] = {
         "method": method,
         "dependence": "tree",
         "passes": first.best_pass,
@@ -238,8 +239,8 @@ def report_forests(
         / sum(each.rank for each in forests),
     }
     if len(models) > 1:
-        origin |= {"average": len(models), "final": True}
-    model = TreePMF.make(TreeParameters.join(models), fit.schema, origin)
+        facts |= {"average": len(models), "final": True}
+    model = TreePMF.make(TreeParameters.join(models), fit.schema, ModelOrigin.of(facts))
     if len(models) == 1 and not fit.is_refining:
         model = model.sort_states()
     training = measure_fit(model, fitted.training)

@@ -120,7 +120,7 @@ class ForestFits:
         least = classes.find_least()
         point = classes.find_best_fit(least)
         samples = self.splits[0]
-        model = JointPMF(*classes.list_parameters(point)[0], samples.schema, {})
+        model = JointPMF(*classes.list_parameters(point)[0], samples.schema)
         if samples.counts is None or find_residuals(model, samples.counts).list_large():
             return MAX_FORESTS
         # with as many states as classes, forests have more parameters, and there is nothing left for them to explain

@@ -23,6 +23,7 @@ from pmflib.model.conditions import Conditions, Given
 from pmflib.model.joint_pmf import KIND, JointPMF
 from pmflib.model.marginals import FindSurprises, RowScores, find_positions
 from pmflib.model.mixture import BATCH_ROWS, Arrays, Mixture
+from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -80,17 +81,17 @@ class TreePMF(JointPMF, mark="dependence=tree"):
 
     @classmethod
     def make(
-        cls, parameters: TreeParameters, schema: Schema, origin: Mapping[str, Any] | None = None
+        cls, parameters: TreeParameters, schema: Schema, origin: ModelOrigin | None = None
     ) -> Self:
         """Make a model of given parameters; its factors are computed from the tables."""
         prior, forest, tables = parameters
         check_shapes("take both from one model", PmfError, tables=(tables, (forest.n_entries,)))
         factors = forest.find_marginals(tables)
-        return cls(prior, factors, schema, dict(origin or {}), forest=forest, tables=tables)
+        return cls(prior, factors, schema, origin or ModelOrigin(), forest=forest, tables=tables)
 
     @classmethod
     def read_parts(
-        cls, folder: Path, schema: Schema, origin: dict[str, Any], attributes: Mapping[str, Any]
+        cls, folder: Path, schema: Schema, origin: ModelOrigin, attributes: Mapping[str, Any]
     ) -> TreePMF:
         """Read forests and tables: see `JointPMF.read_parts`."""
         arrays, _ = read_arrays(folder, ["prior", "parents", "tables"], kind=KIND)

@@ -35,6 +35,7 @@ from pmflib.families.panels.waves import WaveNames, Waves, infer_schema
 from pmflib.fits.criteria import make_criteria, sum_statistics
 from pmflib.fits.fit_result import STILL
 from pmflib.fits.fit_statistics import Criteria, HeldOutScore
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.statistics import EMStatistics, m_step, sum_fields
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema
@@ -385,14 +386,10 @@ class _Options:
         updated = m_step(statistics, family.offsets, family.pseudo_counts, *state.parameters)
         changes = zip(updated, state.parameters, strict=True)
         change = max(float(np.abs(new - old).max()) for new, old in changes)
-        origin = {
-            "method": "transitions",
-            "pseudo_count": self.pseudo_count,
-            "passes": state.n_passes,
-            "starts": len(starts),
-        }
+        facts = {"method": "transitions", "pseudo_count": self.pseudo_count}
+        facts |= {"passes": state.n_passes, "starts": len(starts)}
         chain = layout.split(state.parameters)
-        model = TransitionModel(*chain, self.schema, self.waves, *is_equal, origin)
+        model = TransitionModel(*chain, self.schema, self.waves, *is_equal, ModelOrigin.of(facts))
         # the entropy is that of whole paths, with the waves after the last answers
         of_paths = replace(family, n_least=model.n_waves).start(training, state)()
         sums, n_paths = sum_statistics(of_paths, *state.parameters), n_states**model.n_waves

@@ -152,7 +152,7 @@ def find_chain_covariance(model: TransitionModel, source: BlockSource) -> PMFCov
     if not found.mass.any():
         raise PmfError("samples has no observed cell; pass those that the model was fitted to")
     singles = layout.find_singles(read_entries(found.mass, rank)[1].sum(axis=1))
-    mean = float(model.origin.get("pseudo_count", 0.0))
+    mean = model.origin.pseudo_count or 0.0
     counts = layout.shape_pseudo_counts(singles, rank, mean)
     added = np.concatenate([np.full(rank, counts.state), np.tile(counts.levels, rank)])
     return find_covariance(entries, starts, found, added)

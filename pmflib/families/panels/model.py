@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.families.panels.waves import Waves
 from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.state_descriptions import tabulate_states
 from pmflib.schema import Schema
 from pmflib.store.objects.local_files import find_local_path
@@ -259,7 +259,7 @@ class TransitionModel(Summarised):
     invariant
         Whether a question has equal PMFs in all waves by construction.
     origin
-        How the model was fitted, as plain JSON types.
+        How the model was fitted: a `pmflib.model.origin.ModelOrigin`, or its facts by name, plain JSON types.
 
     Raises
     ------
@@ -274,11 +274,12 @@ class TransitionModel(Summarised):
     waves: Waves
     homogeneous: bool = True
     invariant: bool = True
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: ModelOrigin = field(default_factory=ModelOrigin)
 
     kind: ClassVar[str] = "panels"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "origin", ModelOrigin.of(self.origin))
         rank, n_waves = self.initial.size, self.waves.n_waves
         expected = ((rank,), (n_waves - 1, rank, rank), (self.schema.n_levels, rank))
         for name, values, shape in zip(Chain._fields, self.chain, expected, strict=True):
@@ -546,7 +547,7 @@ class TransitionModel(Summarised):
             waves = Waves.find(schema, attributes["waves"])
             chain = Chain(*(arrays[name] for name in Chain._fields))
             is_equal = bool(attributes["homogeneous"]), bool(attributes["invariant"])
-            return cls(*chain, schema, waves, *is_equal, attributes["origin"])
+            return cls(*chain, schema, waves, *is_equal, ModelOrigin.read(attributes["origin"]))
 
 
 def _mix(states: FloatArray, pmfs: FloatArray) -> FloatArray:

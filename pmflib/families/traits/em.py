@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
 from pmflib.base.arrays import Arrays, FloatArray
 from pmflib.base.blocks import Block
-from pmflib.base.comparison import Comparison, Setting, compare_candidates, compare_samples
+from pmflib.base.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.base.defaults import Limits
+from pmflib.base.json_records import JsonRecord
 from pmflib.em.family import Family, State, run_em
 from pmflib.families.traits.level_scores import NOMINAL, LevelScores
 from pmflib.families.traits.passes import (
@@ -38,7 +39,7 @@ PATIENCE = 2
 
 
 @dataclass(frozen=True)
-class TraitSettings:
+class TraitSettings(JsonRecord):
     """Settings of a trait model fit.
 
     Parameters
@@ -54,14 +55,6 @@ class TraitSettings:
     dimensions: int
     shrinkage: float
     passes: int
-
-    def to_json(self) -> dict[str, Setting]:
-        """Return the settings as a dictionary."""
-        return {
-            "dimensions": self.dimensions,
-            "shrinkage": self.shrinkage,
-            "passes": self.passes,
-        }
 
 
 TraitState: TypeAlias = State[Coefficients]
@@ -123,7 +116,7 @@ class Traits(Family[Coefficients, TraitSums]):
 
 
 @dataclass(frozen=True)
-class TraitChoice:
+class TraitChoice(JsonRecord):
     """Settings chosen by a fit, or given to it.
 
     Parameters
@@ -137,24 +130,17 @@ class TraitChoice:
     """
 
     settings: TraitSettings
-    n_states: int
+    n_states: Annotated[int, "states"]
     comparisons: tuple[Comparison, ...] = ()
 
     def to_arrays(self) -> Arrays:
         """Convert the choice to checkpoint arrays."""
-        content = {
-            "settings": self.settings.to_json(),
-            "states": self.n_states,
-            "comparisons": [each.to_json() for each in self.comparisons],
-        }
-        return {"json": np.array(json.dumps(content))}
+        return {"json": np.array(json.dumps(self.to_json()))}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> TraitChoice:
         """Restore the choice from `to_arrays`."""
-        content = json.loads(str(arrays["json"]))
-        comparisons = tuple(Comparison.from_json(each) for each in content["comparisons"])
-        return cls(TraitSettings(**content["settings"]), content["states"], comparisons)
+        return cls.from_json(json.loads(str(arrays["json"])))
 
 
 def make_model(

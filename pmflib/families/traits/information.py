@@ -336,7 +336,7 @@ def _derive_penalty(model: TraitPMF, design: ItemDesign, level_counts: FloatArra
     totals = np.add.reduceat(level_counts, model.schema.offsets[:-1])
     sizes = np.repeat(totals, model.schema.cardinalities)
     singles = np.where(sizes > 0, level_counts / np.where(sizes > 0, sizes, 1.0), 0.0)
-    levels = weigh_levels(model.schema, singles, float(model.origin.get("pseudo_count", 0.0)))
+    levels = weigh_levels(model.schema, singles, model.origin.pseudo_count or 0.0)
     parts = []
     for k in range(model.schema.n_variables):
         mass = levels[model.schema.rows_of(k), None] * design.grid[1]

@@ -37,6 +37,7 @@ from pmflib.fits.fit_result import STILL, FitResult, warn_if_stopped
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.inference.checks.bivariate_residuals import measure_residuals
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
 
 MAX_PASSES, TOL = 500, 1e-8
@@ -273,16 +274,10 @@ def fit_items(
             break
         state = again
     traits = design.make_model(state.parameters.coefficients)
-    origin = {
-        "method": "item responses",
-        "n_traits": design.n_traits,
-        "pseudo_count": pseudo_count,
-        "passes": state.n_passes,
-    }
-    return (
-        TraitPMF(weights, traits.find_factors(points), schema, origin, trait_model=traits),
-        state,
-    )
+    facts = {"method": "item responses", "n_traits": design.n_traits}
+    facts |= {"pseudo_count": pseudo_count, "passes": state.n_passes}
+    origin, factors = ModelOrigin.of(facts), traits.find_factors(points)
+    return TraitPMF(weights, factors, schema, origin, trait_model=traits), state
 
 
 def _find_start(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pmflib.base.blocks import DenseBlock
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.families.traits.em import TraitSettings
 from pmflib.families.traits.item_responses import fit_item_responses
 from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.families.traits.traits import fit_traits
@@ -24,11 +25,11 @@ class TraitRefits(Refits):
                 samples,
                 model.trait_model.n_traits,
                 schema=model.schema,
-                pseudo_count=float(origin["pseudo_count"]),
+                pseudo_count=origin.pseudo_count or 0.0,
                 seed=seed,
             )
             return again.model
-        settings = {name: origin[name] for name in ("dimensions", "shrinkage", "passes")}
+        settings = origin.select(TraitSettings).to_json()
         given: object = samples
         if isinstance(samples, DenseBlock):
             given = samples.to_sparse(model.schema.offsets)

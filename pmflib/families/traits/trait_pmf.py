@@ -19,6 +19,7 @@ from pmflib.families.traits.trait_model import TraitModel, TraitScores
 from pmflib.model.conditions import Conditions
 from pmflib.model.joint_pmf import KIND, JointPMF
 from pmflib.model.mixture import Arrays, ParameterRow
+from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -57,7 +58,7 @@ class TraitPMF(JointPMF, mark="n_traits"):
 
     @classmethod
     def read_parts(
-        cls, folder: Path, schema: Schema, origin: dict[str, Any], attributes: Mapping[str, Any]
+        cls, folder: Path, schema: Schema, origin: ModelOrigin, attributes: Mapping[str, Any]
     ) -> TraitPMF:
         """Read states and traits: see `JointPMF.read_parts`."""
         arrays, _ = read_arrays(folder, ["prior", "factors"], kind=KIND)

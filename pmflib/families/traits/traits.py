@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.fits.criteria import measure_fit
 from pmflib.fits.fit_result import FitResult
 from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.row_tables import score_block
 from pmflib.model.statistics import take_logs
 from pmflib.schema import Schema
@@ -160,8 +161,8 @@ def fit_traits(
         on_pass=report,
     )
     traits = family.make_model(state, schema, counts.levels)
-    origin = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
-    model = compile_states(traits, people, choice.n_states, seed, origin)
+    fitted_by = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
+    model = compile_states(traits, people, choice.n_states, seed, ModelOrigin.of(fitted_by))
     losses = tuple(-each / max(counts.n_people, 1) for each in state.log_likelihoods)
     notes = tuple(comparison.reason for comparison in choice.comparisons)
     if "auto" in requested and not notes:
@@ -214,7 +215,7 @@ def compile_states(
     samples: Block,
     n_states: int,
     seed: int,
-    origin: Mapping[str, Any] | None = None,
+    origin: ModelOrigin | None = None,
 ) -> JointPMF:
     """Build a joint PMF whose states are points of the traits, weighted like the samples they are drawn from.
 
@@ -247,7 +248,7 @@ def compile_states(
     check(at_least(1), n_states=n_states)
     points, prior = draw_points(traits, samples, n_states, np.random.default_rng(seed))
     factors, schema = traits.find_factors(points), traits.schema
-    return TraitPMF(prior, factors, schema, dict(origin or {}), trait_model=traits)
+    return TraitPMF(prior, factors, schema, origin or ModelOrigin(), trait_model=traits)
 
 
 def draw_points(

@@ -279,7 +279,7 @@ def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
     state = runs.run(job.name, starts, job.pseudo_count)
     assert state.best is not None
     found = state.best
-    model = JointPMF(*found, samples.schema, {})
+    model = JointPMF(*found, samples.schema)
     kept = found if job.members == 1 else (np.empty(0), np.empty((0, 0)))
     return RankFit(kept, -max(state.held_out), samples.score(model), state.n_passes)
 

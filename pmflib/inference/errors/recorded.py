@@ -56,7 +56,7 @@ def record_errors(
     what would take longer than a moment: above ``MOST_RECORDED`` entries, or ``MOST_WORK``.
     """
     information = open_information(model)
-    has_states = isinstance(information, ClassInformation) and not model.origin.get("final")
+    has_states = isinstance(information, ClassInformation) and not model.origin.final
     if not has_states or not samples.n_observed:
         return None
     n_entries = information.n_entries

@@ -19,6 +19,7 @@ from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
 from pmflib.information.kinds import find_entry
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 
 MEMORY_CELLS = 20_000_000
 """Maximum number of cells of stored samples whose rows are resampled in memory; otherwise folds are resampled, as they
@@ -87,7 +88,7 @@ def fit_resampled(
         else:
             resampled = samples[rng.integers(n_rows, size=n_rows)]
         refit = refits.fit(draw, resampled, int(rng.integers(2**31)))
-        fits.append(replace(refit, origin={**refit.origin, "resampled": draw}))
+        fits.append(replace(refit, origin=refit.origin.add(resampled=draw)))
         on_fit(draw + 1, draws)
     return fits
 
@@ -111,7 +112,7 @@ class Refits:
 
     def __init__(self, model: JointPMF) -> None:
         self.model = model
-        n_members = int(model.origin.get("average", 1)) if model.origin.get("final") else 1
+        n_members = model.origin.n_members
         self.starts: Sequence[JointPMF] = [model]
         if n_members > 1 and not model.rank % n_members:
             self.starts = self.split_average(n_members)
@@ -122,18 +123,17 @@ class Refits:
         return [JointPMF(*part, self.model.schema, self.origin) for part in parts]
 
     @property
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> ModelOrigin:
         """Origin of the models of an average."""
-        kept = {"average", "final"}
-        return {name: fact for name, fact in self.model.origin.items() if name not in kept}
+        return self.model.origin.drop("average", "final")
 
     def fit(self, draw: int, samples: DenseBlock | StoredSamples, seed: int) -> JointPMF:
         """Refit the model to some samples, in turn from each of an average, starting from its parameters."""
         start, origin = self.starts[draw % len(self.starts)], self.model.origin
         # the fits of an average were stopped early by held-out samples
-        is_stopped = start is not self.model and "passes" in origin
-        limit = max(1, int(origin["passes"])) if is_stopped else LIMITS.max_passes
-        options = Options.make("auto", origin.get("pseudo_count", 0.0), 1, start.rank)
+        is_stopped = start is not self.model and origin.passes is not None
+        limit = max(1, origin.passes or 0) if is_stopped else LIMITS.max_passes
+        options = Options.make("auto", origin.pseudo_count or 0.0, 1, start.rank)
         fit = EMFit(self.model.schema, start.rank, options, seed, Passes(limit)).refining(start)
         counts = samples.count_pairs() if isinstance(samples, StoredSamples) else None
         return self.refine(fit, start, samples, None, counts)

@@ -24,6 +24,7 @@ from pmflib.fits.fit_specifications import TOLERATED, FitSpecification
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.starts import Starts
 from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
 
 SHARES = (0.0, 0.9, 0.99)
@@ -390,12 +391,8 @@ class TargetFit:
         training: BlocksInMemory,
         held_out: BlocksInMemory | None = None,
     ) -> FitResult:
-        origin: dict[str, object] = {
-            "method": "classes+conditional",
-            "passes": run.n_steps,
-            "pseudo_count": specification.pseudo_count,
-            "conditional_share": specification.share,
-        }
+        method, share = "classes+conditional", {"conditional_share": specification.share}
+        origin = ModelOrigin(method, run.n_steps, specification.pseudo_count, extra=share)
         joint = JointPMF(*run.model, self.schema, origin).sort_states()
         score = None
         if held_out is not None:
@@ -406,7 +403,7 @@ class TargetFit:
             run.held_out[: int(np.argmax(run.held_out)) + 1] if run.held_out else (),
             run.n_steps,
             run.converged,
-            str(origin["method"]),
+            method,
             specification.notes,
             comparisons=specification.comparisons,
             training=measure_fit(joint, training),

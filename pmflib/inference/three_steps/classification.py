@@ -157,7 +157,7 @@ def check_classes(model: JointPMF) -> None:
     PmfError
         If it has traits, or is an average of fits.
     """
-    if model.origin.get("final") or not isinstance(open_information(model), ClassInformation):
+    if model.origin.final or not isinstance(open_information(model), ClassInformation):
         raise PmfError(
             "model has no latent classes of one likelihood: it has traits, or is an average of fits; give latent "
             "classes of fit_em(samples, rank=...)"

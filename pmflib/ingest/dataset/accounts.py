@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pmflib.base.errors import StoreError
+from pmflib.base.json_records import Form, JsonRecord
 from pmflib.base.weights import WeightSums
 from pmflib.ingest.options import REASONS
 from pmflib.store.sample_writer import WrittenSamples
@@ -132,7 +133,7 @@ class TimeSpan:
 
     oldest: float | None
     newest: float | None
-    format: TimeFormat | None
+    format: Annotated[TimeFormat | None, "time"]
 
     def join(self, other: TimeSpan | None) -> TimeSpan:
         """Join the time span of another file or part."""
@@ -145,7 +146,7 @@ class TimeSpan:
 
 
 @dataclass(frozen=True)
-class StepSummary:
+class StepSummary(JsonRecord):
     """Summary of one step of dataset building in the manifest: an encoded file, or assembled samples.
 
     Parameters
@@ -158,60 +159,19 @@ class StepSummary:
         Unused columns of the file; None for assembled samples.
     times
         Time span of a long file; None for other steps.
-    written
-        Numbers of samples written; None for spills.
     forms
         Rows of a file by form of the identifier: see `pmflib.ingest.dataset.identifiers.count_forms`; None for other
         steps.
+    written
+        Numbers of samples written; None for spills.
     """
 
-    account: Account
-    file: str | None = None
-    ignored_columns: Sequence[str] | None = None
-    times: TimeSpan | None = None
-    written: WrittenSamples | None = None
-    forms: Mapping[str, int] | None = None
-
-    @classmethod
-    def from_json(cls, summary: Mapping[str, Any]) -> StepSummary:
-        """Read a summary.
-
-        Raises
-        ------
-        KeyError
-            If a number is missing.
-        """
-        times = None
-        if "newest" in summary:
-            times = TimeSpan(summary["oldest"], summary["newest"], summary["time"])
-        return cls(
-            Account.from_json(summary),
-            summary.get("name"),
-            summary.get("ignored_columns"),
-            times,
-            WrittenSamples(*(summary[key] for key in _WRITTEN)) if "samples" in summary else None,
-            summary.get("forms"),
-        )
-
-    def to_json(self) -> dict[str, object]:
-        """Plain JSON types for the manifest, without keys for None.
-
-        Raises
-        ------
-        StoreError
-            If the numbers of rows do not add up.
-        """
-        content = self.account.to_json()
-        if self.file is not None:
-            content["name"] = self.file
-        if self.ignored_columns is not None:
-            content["ignored_columns"] = list(self.ignored_columns)
-        if self.times is not None:
-            content["oldest"], content["newest"] = self.times.oldest, self.times.newest
-            content["time"] = self.times.format
-        if self.forms is not None:
-            content["forms"] = dict(sorted(self.forms.items()))
-        return content if self.written is None else content | asdict(self.written)
+    account: Annotated[Account, Form.FLAT]
+    file: Annotated[str | None, Form.GIVEN, "name"] = None
+    ignored_columns: Annotated[Sequence[str] | None, Form.GIVEN] = None
+    times: Annotated[TimeSpan | None, Form.FLAT] = None
+    forms: Annotated[Mapping[str, int] | None, Form.GIVEN] = None
+    written: Annotated[WrittenSamples | None, Form.FLAT] = None
 
 
 @dataclass(frozen=True)
@@ -250,12 +210,6 @@ class DatasetAccount(Account):
             files_skipped=summary.get("files_skipped", {}),
             weights=WeightSums.from_json(summary["weights"]) if "weights" in summary else None,
         )
-
-    @classmethod
-    def find(cls, facts: Mapping[str, Any]) -> DatasetAccount | None:
-        """Find the account in the facts of a run; None if the run ended before it."""
-        rows = facts.get("rows")
-        return cls.from_json(rows) if rows else None
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON types.

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pmflib.base.errors import MisrememberedError, PmfError
 from pmflib.base.hashing import HashArray
+from pmflib.base.json_records import from_json
 from pmflib.cluster.clients import Client, check_workers
 from pmflib.cluster.item_maps import map_items, recall_items
 from pmflib.cluster.maps import listen_to_counts
@@ -252,7 +253,7 @@ def find_start(spills: Sequence[Entry], days: float | None) -> float:
 
 def _summarise(entries: Sequence[Entry]) -> list[StepSummary]:
     """Read the summaries of manifest entries."""
-    return [StepSummary.from_json(entry.summary) for entry in entries]
+    return [from_json(StepSummary, entry.summary, is_part=True) for entry in entries]
 
 
 def count_outside(client: Client, store: Store, spills: Sequence[Entry], start: float) -> int:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pmflib.base.arrays import IntArray
 from pmflib.base.errors import StoreError
+from pmflib.base.json_records import from_json
 from pmflib.ingest.dataset.accounts import Account, StepSummary, TimeSpan
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.artefacts import Reference, Store
@@ -84,7 +85,7 @@ def read_files(store: Store, dataset: Reference, *, counted: bool = True) -> lis
     for file in list_file_steps(store, dataset):
         step = file.step
         summary = find_summary(store, step)
-        known = StepSummary.from_json(summary)
+        known = from_json(StepSummary, summary, is_part=True)
         counts = _read_level_counts(store, step) if counted else np.zeros(0, np.int64)
         account = FileAccount(
             file.name,

@@ -8,10 +8,11 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pmflib.base.json_records import to_json
 from pmflib.store.artefacts import NO_KINDS, Entry, Store, refuse_unwritable
 from pmflib.store.checkpoints import KIND_FILE
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
@@ -80,13 +81,9 @@ class Collection:
 
     def to_json(self) -> dict[str, object]:
         """Amounts as plain JSON types."""
-        return {
-            "bytes": self.bytes,
-            "artefacts": {kind: asdict(each) for kind, each in sorted(self.artefacts.items())},
-            "leftovers": {kind: asdict(each) for kind, each in sorted(self.leftovers.items())},
-            "kept": {kind: asdict(each) for kind, each in sorted(self.kept.items())},
-            **self.runs.to_json(),
-        }
+        by_kind = {"artefacts": self.artefacts, "leftovers": self.leftovers, "kept": self.kept}
+        amounts = {name: to_json(dict(sorted(each.items()))) for name, each in by_kind.items()}
+        return {"bytes": self.bytes, **amounts, **self.runs.to_json()}
 
 
 @dataclass(frozen=True)

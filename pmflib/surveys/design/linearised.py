@@ -170,7 +170,7 @@ def move_model(model: JointPMF, found: LinearReplicates) -> tuple[list[JointPMF]
         read_entries(whole * (1 + scale * ratio), model.rank)
         for scale, ratio in zip(scales.tolist(), ratios, strict=True)
     ]
-    models = [JointPMF(*each, model.schema, dict(model.origin)) for each in moved]
+    models = [JointPMF(*each, model.schema, model.origin) for each in moved]
     return models, found.factors / scales**2
 
 

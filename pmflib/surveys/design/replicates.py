@@ -269,7 +269,7 @@ def find_stored_replicates(
     fitted = _refit_stored(model, start, source, drawn.read_scaled, drawn.record)
     notes = () if fitted.converged else ("refits were stopped before all had converged",)
     fits = split_members(fitted.parameters, 1 + drawn.record.n_columns)
-    whole, *made = [JointPMF(*each, model.schema, dict(model.origin)) for each in fits]
+    whole, *made = [JointPMF(*each, model.schema, model.origin) for each in fits]
     factors = drawn.record.refit_factors
     return _describe_refits(model, whole, made, factors, drawn.record, notes)
 
@@ -361,7 +361,7 @@ class _Refits:
         self._model = model
         offsets = model.schema.offsets
         singles = estimate_block_singles(block, offsets)
-        pseudo_count = float(model.origin.get("pseudo_count", 0.0))
+        pseudo_count = model.origin.pseudo_count or 0.0
         self._pseudo_counts = PseudoCounts.shaped_by(singles, offsets, pseudo_count)
 
     @cached_property
@@ -383,7 +383,7 @@ class _Refits:
 
     def make(self, parameters: Parameters) -> JointPMF:
         """Model of some parameters."""
-        return JointPMF(*parameters, self._model.schema, dict(self._model.origin))
+        return JointPMF(*parameters, self._model.schema, self._model.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,7 +436,7 @@ def _refit_stored(
     """Fit to the whole and to all replicates in the same passes, from a model with its statistics."""
     offsets = model.schema.offsets
     singles = normalise_singles(start.level_mass.sum(axis=1), offsets)
-    pseudo_count = float(model.origin.get("pseudo_count", 0.0))
+    pseudo_count = model.origin.pseudo_count or 0.0
     shape = PseudoCounts.shaped_by(singles, offsets, pseudo_count)
     starts = [(model.prior, model.factors)] * (1 + record.n_columns)
     family = _ReplicateClasses(offsets, shape, len(starts), accelerate=True, drawn=(read, record))

@@ -42,7 +42,7 @@ def rake_model(model: JointPMF, margins: MarginTables) -> JointPMF:
     if why := model.unsupported.get("rake"):
         raise PmfError(f"the model {why}")
     raked = rake_factors(model.prior, model.factors, model.schema, margins)
-    return JointPMF(*raked, model.schema, {**model.origin, "raked": True})
+    return JointPMF(*raked, model.schema, model.origin.add(raked=True))
 
 
 def rake_factors(

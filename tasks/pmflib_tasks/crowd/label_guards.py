@@ -11,6 +11,7 @@ import numpy as np
 from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.display.summary import percent
+from pmflib.base.json_records import from_json
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.spills import find_levels
 from pmflib.schema import Schema
@@ -77,7 +78,7 @@ def read_label_files(store: Store, dataset: Reference, schema: Schema) -> list[L
         given = np.zeros(schema.n_levels + 1, np.int64)
         np.add.at(given, np.arange(own.size) if levels is None else levels[:-1], own)
         entry = store.find(step.step.identity)
-        times = None if entry is None else StepSummary.from_json(entry.summary).times
+        times = None if entry is None else from_json(StepSummary, entry.summary, is_part=True).times
         newest = None
         if times is not None and times.newest is not None and times.format is not None:
             newest = times.newest / DAY[times.format]

@@ -22,6 +22,7 @@ from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import Outcome, find_live, name_labelling
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.crowd.section import CrowdConfig
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.gate.gate import settle_gate
 from pmflib_tasks.gate.publish import Decision
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
@@ -213,7 +214,7 @@ def choose_worker_model(
     """
     store, name = open_store(config), name_labelling(config.name)
     live = find_live(store, name)
-    facts: dict[str, Any] = {"new": new.digest, "live": None if live is None else live.digest}
+    gate: dict[str, Any] = {"new": new.digest, "live": None if live is None else live.digest}
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of these workers"
     if live is not None and new.digest == live.digest:
@@ -233,8 +234,8 @@ def choose_worker_model(
                 return found if found.cells else "no held-out task has two labels"
 
             decision = settle_gate(config, name, dataset, new, live, weigh)
-            facts |= decision.numbers.to_json()
+            gate |= decision.numbers.to_json()
             reason = decision.reason
             if not decision.promoted:
                 outcome, chosen = "kept", live
-    return Decision(outcome, reason, chosen, live, {"gate": facts})
+    return Decision(outcome, reason, chosen, live, RunFacts({"gate": gate}))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.comparison import N_SUMS, PairedGain, estimate_gain_per_cell, merge_sums
 from pmflib.base.errors import RefusedStoreError, StoreError, UnreachableStoreError
+from pmflib.base.json_records import Form, JsonRecord
 from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
 from pmflib.model.joint_pmf import JointPMF
@@ -259,7 +260,7 @@ NAMES = {"traits": "continuous traits", "classes": "latent classes"}
 
 
 @dataclass(frozen=True)
-class ModelChoice:
+class ModelChoice(JsonRecord):
     """Choice between two models.
 
     Parameters
@@ -274,12 +275,7 @@ class ModelChoice:
 
     chosen: ModelKind
     reason: str
-    gain: PairedGain | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types, for the origin of the model and the summary of its fit."""
-        numbers = {} if self.gain is None else self.gain.to_json()
-        return {"chosen": self.chosen, "reason": self.reason, **numbers}
+    gain: Annotated[PairedGain | None, Form.FLAT] = None
 
 
 def choose_model(gain: PairedGain) -> ModelChoice:

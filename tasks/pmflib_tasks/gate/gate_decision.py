@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pmflib.base.comparison import PairedGain
+from pmflib.base.json_records import Form, JsonRecord
 from pmflib_tasks.config import GateConfig
 
 Decision = Literal["better", "no worse", "worse", "unsure"]
@@ -28,7 +29,7 @@ PROMOTE = "`pmf promote` makes it live nevertheless"
 
 
 @dataclass(frozen=True)
-class AssessedGain:
+class AssessedGain(JsonRecord):
     """Verdict of one set of cells on a new model.
 
     Parameters
@@ -42,23 +43,14 @@ class AssessedGain:
         are enough, or if no number suffices.
     """
 
-    found: PairedGain
-    decision: Decision
+    found: Annotated[PairedGain, Form.FLAT]
+    decision: Annotated[Decision, "verdict"]
     needed: int | None = None
 
     @property
     def passes(self) -> bool:
         """Whether the new model may go live by these cells."""
         return self.decision in ("better", "no worse")
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> AssessedGain:
-        """Build an instance from the result of `to_json`."""
-        return cls(PairedGain.from_json(content), content["verdict"], content.get("needed"))
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types."""
-        return {**self.found.to_json(), "verdict": self.decision, "needed": self.needed}
 
 
 Assessed: TypeAlias = AssessedGain | str
@@ -84,10 +76,9 @@ class GateNumbers:
     rule: GateConfig | None = None
 
     @classmethod
-    def find(cls, facts: Mapping[str, Any]) -> GateNumbers:
-        """Read the results from the facts of a run, without the rule, whose format differs between versions."""
-        found = facts.get("gate") or {}
-        return cls(_read(found.get("today")), _read(found.get("reference")))
+    def read(cls, section: Mapping[str, Any]) -> GateNumbers:
+        """Read the results from section "gate", without the rule, whose format differs between versions."""
+        return cls(_read(section.get("today")), _read(section.get("reference")))
 
     @property
     def sets(self) -> dict[str, Assessed]:

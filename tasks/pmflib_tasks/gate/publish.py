@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmflib.base.display.progress import report_progress
-from pmflib.fits.pair_agreement import PairAgreement
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import Outcome, find_live
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import list_offers
 from pmflib_tasks.gate.compare import pass_gate
 from pmflib_tasks.gate.comparison import have_same_parameters
@@ -40,7 +40,7 @@ class Decision:
     reason: str
     live: Reference
     before: Reference | None
-    facts: Mapping[str, object]
+    facts: RunFacts
 
 
 @stage(name="publish")
@@ -63,24 +63,19 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
     store = open_store(config)
     report_progress("publish", 0, 1)
     new, live = stages["model"], find_live(store, config.name)
-    facts: dict[str, object] = {
-        "rows": _summary(store, stages["dataset"]),
-        "model": _summary(store, stages["model"]),
-        "scores": _summary(store, stages["scores"]),
-    }
+    read = {"rows": "dataset", "model": "model", "scores": "scores"}
+    facts = RunFacts({name: _summary(store, stages[each]) for name, each in read.items()})
     gate: dict[str, object] = {"new": new.digest, "live": None if live is None else live.digest}
-    facts["gate"] = gate
+    facts.note(gate=gate)
     start = stages.get("start")
     diagnosis = {} if start is None else _summary(store, start).get("diagnosis", {})
     rank = _summary(store, stages["rank"]) if "rank" in stages else {}
     # held-out samples have answered what pairs can only suggest
     settled = diagnosis.get("rank_warnings", []) if rank.get("judged_by_samples") else []
     warnings = [each for each in diagnosis.get("warnings", []) if each not in settled]
-    if (agreement := PairAgreement.find(facts)) is not None:
+    if (agreement := facts.agreement) is not None:
         warnings += agreement.warnings
-    facts["warnings"] = warnings
-    if rank:
-        facts["rank"] = rank
+    facts.note(warnings=warnings, **({"rank": rank} if rank else {}))
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
     if live is not None and (withdrawn := find_withdrawal(config, live)):
@@ -92,11 +87,11 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
     elif live is not None:
         dataset, counts = stages["dataset"], find_counts(stages)
         decision = pass_gate(config, dataset, new, live, address)
-        gate |= decision.numbers.to_json()
+        facts.note(gate=gate | decision.numbers.to_json())
         if decision.is_comparable:
             # the other predictors of a target would be fitted again to the same rows
             scores = evaluate.fn(config, dataset, counts, live, address, with_target=False)
-            facts["live_scores"] = _summary(store, scores)
+            facts.note(live_scores=_summary(store, scores))
         reason = decision.reason
         if not decision.promoted:
             outcome, chosen = "kept", live

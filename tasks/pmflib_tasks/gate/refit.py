@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
 
 from pmflib.base.errors import StoreError
 from pmflib.ingest.dataset.accounts import DatasetAccount
@@ -16,45 +14,13 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.facts import Refit, RunFacts
 from pmflib_tasks.gate.comparison import compare_datasets
 from pmflib_tasks.guards.findings import Finding
 
 GROWN = 2.0
 """Growth of the number of observed cells, since the last fit from scratch, after which another is due: pseudo-count,
 rank and start were selected for fewer cells. Fits at every doubling take less than twice the time of the last one."""
-
-
-@dataclass(frozen=True)
-class Refit:
-    """Decision how the model of a run is fitted.
-
-    Parameters
-    ----------
-    way
-        "fresh": from scratch. "warm": from the live model, or for traits, with its settings. "same": as in the run of
-        the live model, because nothing is new.
-    reason
-        One sentence for people.
-    options
-        Digest of the options of the fit.
-    start
-        Model that the fit starts from; None if settings are selected and starts are made from the counts.
-    """
-
-    way: Literal["fresh", "warm", "same"]
-    reason: str
-    options: str
-    start: Reference | None = None
-
-    @classmethod
-    def find(cls, facts: Mapping[str, Any]) -> Refit | None:
-        """Read from the facts of a run how its model was fitted; None if the run did not reach the fit."""
-        found = facts.get("refit")
-        return cls(found["way"], found.get("reason", ""), found["options"]) if found else None
-
-    def to_json(self) -> dict[str, str]:
-        """Convert to plain JSON types for the record of the run, whose stages include the start."""
-        return {"way": self.way, "reason": self.reason, "options": self.options}
 
 
 def choose_refit(
@@ -106,7 +72,7 @@ def choose_refit(
         return fresh("model.refresh is 0")
     if obstacle:
         return fresh(obstacle)
-    earlier_fit = Refit.find(made.facts)
+    earlier_fit = RunFacts(made.facts).refit
     if earlier_fit is None or earlier_fit.options != options:
         return fresh(f"the options of the fit have changed since run {made.number}")
     if drift:
@@ -165,7 +131,7 @@ def plan_refit(
         run
         for run in runs
         if run.is_complete
-        and (fit := Refit.find(run.facts)) is not None
+        and (fit := RunFacts(run.facts).refit) is not None
         and (fit.way, fit.options) == ("fresh", options)
     )
     drifts = (
@@ -217,7 +183,7 @@ def _measure_growth(
     entry = store.find(inputs["dataset"].identity)
     if last_fresh is None or entry is None:
         return 1.0
-    before = DatasetAccount.find(last_fresh.facts)
+    before = RunFacts(last_fresh.facts).account
     if before is None or not before.observed:
         return 1.0
     return DatasetAccount.from_json(entry.summary).observed / before.observed
@@ -240,7 +206,7 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
         return "em.max_passes is 0"
     if "conditional_share" in model.origin:
         return "the live model is fitted to its target, which EM would undo"
-    if not model.origin.get("pseudo_count"):
+    if not model.origin.pseudo_count:
         return "without pseudo-counts EM never leaves a zero of the live model"
     return ""
 

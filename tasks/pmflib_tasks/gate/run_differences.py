@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pmflib.base.display.summary import SummaryTable
 from pmflib.base.errors import StoreError
+from pmflib.base.json_records import JsonRecord
 from pmflib.counts.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import RunRecord
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import FEATURES
 from pmflib_tasks.file_changes import FileChanges, compare_files
 from pmflib_tasks.gate.distribution_differences import (
@@ -173,7 +175,7 @@ class OwnDifference(Protocol):
 
 
 @dataclass
-class RunDifference:
+class RunDifference(JsonRecord):
     """Differences between two runs; parts that could not be compared are None, and ``missing`` has the reasons.
 
     Parameters
@@ -208,10 +210,6 @@ class RunDifference:
     labels: OwnDifference | None = None
     missing: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types."""
-        return {**asdict(self), "files": self.files.to_json()}
-
 
 def compare_runs(
     store: Store,
@@ -239,7 +237,7 @@ def compare_runs(
     The differences. Records are always compared; distributions, schemas and models only if the store still has the
     artefacts of both runs.
     """
-    facts = first.facts, second.facts
+    facts = RunFacts(first.facts), RunFacts(second.facts)
     found = RunDifference(
         compare_files(first.inputs, second.inputs),
         compare_values(first.options, second.options),
@@ -317,14 +315,13 @@ def _check_counts(path: Path) -> tuple[Path, Schema]:
     return path, load_shape(path)[0]
 
 
-def _pick(facts: Mapping[str, Any], name: str, *without: str) -> dict[str, object]:
-    content = facts.get(name) or {}
-    return {key: value for key, value in content.items() if key not in without}
+def _pick(facts: RunFacts, name: str, without: str) -> dict[str, object]:
+    return {key: value for key, value in (facts.get(name) or {}).items() if key != without}
 
 
-def _describe_model(facts: Mapping[str, Any]) -> dict[str, object]:
+def _describe_model(facts: RunFacts) -> dict[str, object]:
     """Collect the properties of a model that are compared between runs."""
-    model = facts.get("model") or {}
+    model = facts.model
     described = {key: model[key] for key in COMPARED_KEYS if key in model}
     for name in ("log_likelihood_per_row", "held_out_per_row"):
         if history := model.get(name):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pmflib.base.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
@@ -140,11 +140,6 @@ def condense(findings: Sequence[Finding], most: int = MOST_RECORDED) -> list[Fin
             shown[-1] = replace(shown[-1], sentence=shown[-1].sentence + note)
         kept += shown
     return kept
-
-
-def find_recorded(facts: Mapping[str, Any]) -> list[Finding]:
-    """Read the findings from section "quality" of the facts of a run; none if it did not reach its guards."""
-    return [Finding(**each) for each in facts.get("quality", ())]
 
 
 def summarise(findings: Sequence[Finding]) -> dict[str, object]:

@@ -26,13 +26,12 @@ from typing import Any
 from pmflib.base.errors import ConfigError, PmfError, SourceError, StoreError
 from pmflib.base.json_files import parse_json
 from pmflib.base.texts import mask_secrets
-from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.sources import find_sources
 from pmflib.store.artefacts import SOURCE, Entry, Reference, Store
 from pmflib.store.dataset import list_sources
 from pmflib.store.objects.interface import Objects
 from pmflib.store.run_records import InputFile
-from pmflib_tasks.guards.findings import find_recorded
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.lineage.section import LineageConfig
 
 Json = dict[str, Any]
@@ -118,7 +117,8 @@ class RunEvents:
         read = self._describe_files(inputs or self._list_files(self._dataset))
         if self._dataset is not None:
             read.append(
-                self._describe(self._dataset) | {"inputFacets": _describe_quality(facts or {})}
+                self._describe(self._dataset)
+                | {"inputFacets": _describe_quality(RunFacts(facts or {}))}
             )
         promoted = [self._describe(live)] if live is not None and outcome == "promoted" else []
         tags = {"outcome": outcome, "number": number, "reason": mask_secrets(reason)}
@@ -316,9 +316,9 @@ def _describe_error(error: BaseException) -> Json:
     return _facet("ErrorMessageRunFacet", "1-0-1", programmingLanguage="Python", **content)
 
 
-def _describe_quality(facts: Mapping[str, Any]) -> dict[str, Json]:
+def _describe_quality(facts: RunFacts) -> dict[str, Json]:
     """Facets of the rows of a dataset and of the findings of the quality guards."""
-    described, rows = {}, DatasetAccount.find(facts)
+    described, rows = {}, facts.account
     if rows is not None:
         missing = {name: {"nullCount": n} for name, n in rows.cells_made_missing.items()}
         described["dataQualityMetrics"] = _facet(
@@ -328,7 +328,7 @@ def _describe_quality(facts: Mapping[str, Any]) -> dict[str, Json]:
             columnMetrics=missing,
         )
     assertions = []
-    for finding in find_recorded(facts):
+    for finding in facts.findings:
         texts = {
             "name": finding.subject,
             "description": finding.sentence,

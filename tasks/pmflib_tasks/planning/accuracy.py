@@ -12,6 +12,7 @@ from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model import JointPMF
 from pmflib.store.run_records import find_live, find_run_of
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.stage import open_store
 
 
@@ -41,7 +42,7 @@ def plan_accuracy(config: PipelineConfig, accuracy: float) -> tuple[SampleSize, 
             "pmflib.inference.bound_sample_size bounds the rows before there are data"
         )
     model = JointPMF.load(store.locate(live) / "model")
-    account = DatasetAccount.find(run.facts) or DatasetAccount()
+    account = RunFacts(run.facts).account or DatasetAccount()
     answers = load_singles(store.locate(run.stages["counts"]) / "pairs")
     n_samples = max(account.samples, 1)
     observed = np.clip(sum_blocks(answers, model.schema.offsets) / n_samples, 0.0, 1.0)

@@ -24,6 +24,7 @@ from pmflib.store.run_records import RunRecord, list_records
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, TARGET_GROUPS, count_groups
 from pmflib.surveys.design.replicate_counts import plan_replicates
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import list_offers
 from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.stage import load_schema
@@ -281,7 +282,7 @@ class PipelineHistory:
 
 
 def _read_account(record: RunRecord) -> DatasetAccount:
-    return DatasetAccount.find(record.facts) or DatasetAccount()
+    return RunFacts(record.facts).account or DatasetAccount()
 
 
 def _read_fit(record: RunRecord) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.stages.evaluation import SCORES
 from pmflib_tasks.stages.order import find_counts
 
@@ -217,7 +218,7 @@ class ScoreReport:
 def gather_model(
     store: Store,
     stages: Mapping[str, Reference],
-    facts: Mapping[str, Any],
+    facts: RunFacts,
     level_counts: IntArray,
     support: IntArray,
 ) -> ModelReport:
@@ -241,7 +242,7 @@ def gather_model(
     """
     model = JointPMF.load(store.locate(stages["model"]) / "model")
     entry = store.find(stages["model"].identity)
-    summary = dict(facts.get("model") or ({} if entry is None else entry.summary))
+    summary = dict(facts.model or ({} if entry is None else entry.summary))
     kept = np.arange(model.schema.n_variables)
     if model.schema.n_levels > MAX_LEVELS:
         kept = pick_variables(model.schema, level_counts, MAX_LEVELS)
@@ -256,10 +257,10 @@ def gather_model(
     can_compare = are_all and model.schema.n_levels <= MAX_COMPARED_LEVELS
     agreement = compare_pairs(model, counted) if can_compare else None
     # records of runs before this was measured lack its warnings
-    recorded = list(facts.get("warnings", ()))
+    recorded = facts.warnings
     found_now = () if agreement is None else agreement.warnings
     describe = partial(_describe_pairs, model, kept, found, in_counts, pair_support)
-    rank = facts.get("rank") or {}
+    rank = facts.rank
     if not rank and "rank" in stages and (chosen := store.find(stages["rank"].identity)):
         rank = chosen.summary
     return ModelReport(

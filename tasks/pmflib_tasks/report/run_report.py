@@ -9,14 +9,14 @@ from functools import partial
 from typing import TypeVar
 
 from pmflib.base.errors import StoreError
-from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import SOURCE, Store
 from pmflib.store.lineage import list_collected_runs, trace
 from pmflib.store.run_records import RunRecord, list_records
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import FEATURES
 from pmflib_tasks.gate.gate_decision import GateNumbers
 from pmflib_tasks.gate.run_differences import RunDifference, compare_runs
-from pmflib_tasks.guards.findings import Finding, find_recorded
+from pmflib_tasks.guards.findings import Finding
 from pmflib_tasks.report.data_report import DataReport, gather_data
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, gather_model, gather_scores
 from pmflib_tasks.sections import ReportPart, Section, list_sections
@@ -100,7 +100,7 @@ class RunReport:
     @property
     def findings(self) -> list[Finding]:
         """Findings of the guards."""
-        return find_recorded(self.record.facts)
+        return RunFacts(self.record.facts).findings
 
     @property
     def crossed(self) -> list[Finding]:
@@ -110,7 +110,7 @@ class RunReport:
     @property
     def gate(self) -> GateNumbers:
         """Results of the gate."""
-        return GateNumbers.find(self.record.facts)
+        return RunFacts(self.record.facts).gate
 
     @property
     def sections(self) -> list[Section]:
@@ -167,7 +167,8 @@ def gather_report(store: Store, pipeline: str, number: int) -> RunReport:
             missing.append(f"{what}: {error}{why}")
             return None
 
-    facts, stages, rows = record.facts, record.stages, DatasetAccount.find(record.facts)
+    facts, stages = RunFacts(record.facts), record.stages
+    rows = facts.account
     data = attempt("data", lambda: gather_data(store, stages, record.inputs, rows))
     model = None
     if data is not None and {"model", "counts"} <= stages.keys():

@@ -10,6 +10,7 @@ from pmflib.base.texts import escape_markdown
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.state_descriptions import StateDescription
+from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.report.model_report import ScoreReport
 from pmflib_tasks.report.run_report import RunReport
 from pmflib_tasks.wording import as_count, as_percent, as_sentence
@@ -228,7 +229,7 @@ def _say_changes(report: RunReport) -> Iterator[str]:
     if before is None:
         yield "There is no earlier run to compare it with."
         return
-    then, now = (DatasetAccount.find(each.facts) or DatasetAccount() for each in (before, record))
+    then, now = (RunFacts(each.facts).account or DatasetAccount() for each in (before, record))
     step = now.rows_in - then.rows_in
     change = (
         "as many rows"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Reference
@@ -60,7 +59,7 @@ def run_guards(walk: Walk) -> Reference:
     findings = read_findings(config, made)
     if walk.accepted:
         findings = accept(findings)
-    walk.facts["quality"] = [asdict(each) for each in condense(findings)]
+    walk.facts.note(quality=condense(findings))
     check_answers(walk)
     hold_back(findings)
     return made

@@ -79,7 +79,7 @@ def refine(
         begin: dict[str, Any] = {"rank": start_model.rank}
         prepared, dependence = PreparedStart(method, pairs, start_model), config.model.dependence
         if is_warm:
-            method, pseudo_count = "given", start_model.origin["pseudo_count"]
+            method, pseudo_count = "given", start_model.origin.pseudo_count or 0.0
             begin, prepared = {"model": start_model}, PreparedStart(method, pairs)
             dependence = start_model.origin.get("dependence", "none")
         progress = PassReporter(partial(report_progress, "refine"), em.max_passes)

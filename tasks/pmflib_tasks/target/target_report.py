@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.json_records import JsonRecord
 from pmflib.model.measures import Measure, count_confusion, describe_bins, measure_all, sum_bins
 from pmflib.schema import Variable
 
@@ -50,7 +51,7 @@ Estimates: TypeAlias = dict[str, dict[str, Estimate]]
 
 
 @dataclass(frozen=True)
-class TargetReport:
+class TargetReport(JsonRecord):
     """Report on the predictions of a target.
 
     Parameters
@@ -86,26 +87,14 @@ class TargetReport:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> TargetReport:
-        """Build a report from the result of `to_json`."""
-        numbers = {
-            name: {
-                predictor: {key: Estimate(**each) for key, each in found.items()}
-                for predictor, found in content.get(name, {}).items()
-            }
-            for name in ("scores", "differences")
-        }
-        return cls(**{**content, **numbers})
-
-    @classmethod
     def find(cls, facts: Mapping[str, Any]) -> TargetReport | None:
         """Read the report from the scores in the facts of a run; None without a target."""
         found = (facts.get("scores") or {}).get("target")
         return cls.from_json(found) if found else None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Convert to plain JSON types."""
-        content = asdict(self)
+        content = super().to_json()
         if not self.rows:
             return {key: content[key] for key in ("target", "rows", "left_out", "verdict")}
         last = {"verdict": content.pop("verdict"), "left_out": content.pop("left_out")}

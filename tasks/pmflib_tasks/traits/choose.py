@@ -62,7 +62,7 @@ def choose(
                 gain = compare_stored(client, blocks, *pair, config.evaluate.hide, config.seed)
             choice = choose_model(gain)
         model, found = models[choice.chosen], choice.to_json()
-        replace(model, origin={**model.origin, "choice": found}).save(folder / "model")
+        replace(model, origin=model.origin.add(choice=found)).save(folder / "model")
         entry = store.find(fitted[choice.chosen].identity)
         assert entry is not None
         notes = [choice.reason, *entry.summary.get("notes", ())]

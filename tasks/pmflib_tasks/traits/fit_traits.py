@@ -14,6 +14,7 @@ from pmflib.base.errors import MemoryPlanError
 from pmflib.cluster.clients import Client
 from pmflib.cluster.memory import MemoryPlan, PlanWorker, format_bytes
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.families.traits.em import TraitSettings
 from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.traits import fit_traits as fit_to_samples
 from pmflib.families.traits.traits import plan_fit_traits, plan_trait_memory
@@ -26,9 +27,6 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_wor
 
 # 4: likelihood and criteria of the model
 VERSION = 5
-
-SETTINGS = ("dimensions", "shrinkage", "passes")
-"""Settings in the origin of a model with traits, from which another fit can take them."""
 
 
 def explain_refusal(
@@ -80,7 +78,7 @@ def _find_settings(config: PipelineConfig, start: Reference | None) -> dict[str,
     if start is None:
         return {"n_states": choose_n_states(config)}
     model = JointPMF.load(open_store(config).locate(start) / "model")
-    return {name: model.origin[name] for name in SETTINGS} | {"n_states": model.rank}
+    return model.origin.select(TraitSettings).to_json() | {"n_states": model.rank}
 
 
 def _open_training(config: PipelineConfig, dataset: Reference, client: Client) -> StoredSamples:

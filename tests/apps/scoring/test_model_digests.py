@@ -23,7 +23,7 @@ def make_plain():
 def make_with_traits():
     slopes = np.arange(7.0)[:, None] / 8
     traits = TraitModel(SCHEMA, np.arange(7.0) / 4, slopes, np.zeros(1), np.eye(1))
-    return TraitPMF(PRIOR, FACTORS, SCHEMA, {}, trait_model=traits)
+    return TraitPMF(PRIOR, FACTORS, SCHEMA, trait_model=traits)
 
 
 def make_with_forests():

@@ -6,6 +6,7 @@ from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import StoreError
 from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.families.traits.traits import compile_states
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.table_makers import digest_model
 from pmflib_tasks.gate.comparison import compare_hidden
 from pmflib_tasks.questions.answers import answer_questions
@@ -100,7 +101,7 @@ def test_traits__of_another_schema_are_refused(planted):
 
 def test_save__keeps_the_traits(planted, tmp_path):
     truth, codes = planted
-    model = compile_states(truth, DenseBlock(codes), 20, 0, {"method": "traits"})
+    model = compile_states(truth, DenseBlock(codes), 20, 0, ModelOrigin("traits"))
     model.save(tmp_path / "model")
     read = pmf.JointPMF.load(tmp_path / "model")
     assert np.array_equal(traits_of(read).slopes, truth.slopes)

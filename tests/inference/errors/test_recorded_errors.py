@@ -9,6 +9,7 @@ import pmflib as pmf
 from pmflib.fits.exports import COLUMNS
 from pmflib.inference.errors import recorded as recorded_errors
 from pmflib.inference.errors.recorded import record_errors
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.planted_models import planted_factors
 from pmflib_tasks.report.model_report import list_intervals
 from tests.stored_samples import write_partition
@@ -54,7 +55,9 @@ def test_what_is_not_determined_is_null_and_said(stored):
 def test_none_of_averages_and_of_what_takes_long(fitted, stored, monkeypatch):
     model, _ = fitted
     assert (
-        record_errors(pmf.JointPMF(model.prior, model.factors, SCHEMA, {"final": True}), stored)
+        record_errors(
+            pmf.JointPMF(model.prior, model.factors, SCHEMA, ModelOrigin(final=True)), stored
+        )
         is None
     )
     monkeypatch.setattr(recorded_errors, "MOST_RECORDED", 37)

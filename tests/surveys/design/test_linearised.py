@@ -9,6 +9,7 @@ from pmflib.base.errors import MemoryPlanError
 from pmflib.base.replicate_weights import ReplicateWeights
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.information.latent_classes import ClassInformation
+from pmflib.model.origin import ModelOrigin
 from pmflib.surveys.design.linearised import linearise
 from pmflib.surveys.design.replicates import DrawnRows
 from tests.stored_samples import write_partition
@@ -221,7 +222,7 @@ def test_standard_errors__where_all_answer_alike_nothing_moves(survey):
 def test_fit_replicates__a_model_that_is_not_at_the_maximum_is_taken_there(survey):
     codes, design, model = survey
     start = plant_start(model.schema)
-    early = pmf.JointPMF(start.prior, start.factors, model.schema, {"pseudo_count": 0.5})
+    early = pmf.JointPMF(start.prior, start.factors, model.schema, ModelOrigin(pseudo_count=0.5))
     found = pmf.surveys.fit_replicates(early, codes, design)
     assert found.distance > 0.2
     np.testing.assert_allclose(found.model.factors, model.factors, atol=1e-3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pmflib.apps.crowd.class_names import (
 )
 from pmflib.base.errors import SchemaError
 from pmflib.base.json_files import parse_json
+from pmflib.base.json_records import JsonRecord
 from pmflib.ingest.column_values import MAX_VARIABLES
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.options import SourceOptions
@@ -37,7 +38,7 @@ NAMES_FILE = "census.json"
 
 
 @dataclass(frozen=True)
-class LogNames:
+class LogNames(JsonRecord):
     """Names in a label log.
 
     Parameters
@@ -61,13 +62,12 @@ class LogNames:
 
     def save(self, path: Path) -> None:
         """Write the names as JSON."""
-        path.write_text(json.dumps(asdict(self), ensure_ascii=False), "utf-8")
+        path.write_text(json.dumps(self.to_json(), ensure_ascii=False), "utf-8")
 
     @staticmethod
     def load(path: Path) -> LogNames:
         """Read names written by `save`."""
-        content = parse_json(read_checked(path))
-        return LogNames(tuple(content["workers"]), tuple(content["labels"]))
+        return LogNames.from_json(parse_json(read_checked(path)))
 
 
 def find_log_names(

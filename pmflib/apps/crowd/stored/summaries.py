@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from pmflib.apps.crowd.stored.label_tables import AskedTask
 from pmflib.apps.crowd.workers import SuspiciousWorker
+from pmflib.base.json_records import Form, JsonRecord, from_json
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,19 @@ class KnownSummary:
     def find(cls, facts: Mapping[str, Any]) -> KnownSummary | None:
         """Find the known labels among the facts of a run; None without known labels."""
         found = facts.get("known_labels")
-        return cls(found["known"], found["set_aside"]) if found else None
+        return from_json(cls, found) if found else None
 
 
 @dataclass(frozen=True)
-class LabelSummary:
+class LabelSummary(JsonRecord):
     """Summary of an aggregated label log. Optional values are None if unknown.
 
     Parameters
     ----------
+    method, em
+        Method of the run, and whether passes followed pairs of workers.
+    known
+        Number of tasks with a known label; None if none were given.
     tasks, labels, workers
         Numbers of tasks, labels and workers.
     classes, prior
@@ -80,12 +85,11 @@ class LabelSummary:
         Tasks for which another label would help most, and the workers to ask.
     suspicious_workers
         Suspicious workers, the worst first.
-    method, em
-        Method of the run, and whether passes followed pairs of workers.
-    known
-        Number of tasks with a known label; None if none were given.
     """
 
+    method: Annotated[str | None, Form.GIVEN] = field(default=None, kw_only=True)
+    em: Annotated[bool | None, Form.GIVEN] = field(default=None, kw_only=True)
+    known: Annotated[int | None, Form.GIVEN] = field(default=None, kw_only=True)
     tasks: int
     labels: int
     workers: int
@@ -103,22 +107,11 @@ class LabelSummary:
     compared_labels: int | None = None
     majority_agreement: float | None = None
     confidence: float | None = None
-    unused_classes: Sequence[str] = ()
-    ask_again: Sequence[AskedTask] = ()
+    unused_classes: Sequence[str] = field(default_factory=list)
+    ask_again: Sequence[AskedTask] = field(default_factory=list)
     suspicious_workers: Sequence[SuspiciousWorker] = field(default_factory=list)
-    method: str | None = None
-    em: bool | None = None
-    known: int | None = None
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> LabelSummary | None:
         """Find the summary among the facts of a run; None if the run did not label tasks."""
-        if "classes" not in facts:
-            return None
-        return cls(**{each.name: facts[each.name] for each in fields(cls) if each.name in facts})
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types; method, em and known are left out if None."""
-        content = asdict(self)
-        said = {key: content.pop(key) for key in ("method", "em", "known")}
-        return {key: value for key, value in said.items() if value is not None} | content
+        return from_json(cls, facts, is_part=True) if "classes" in facts else None

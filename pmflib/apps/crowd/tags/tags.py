@@ -27,6 +27,7 @@ from pmflib.base.constraints import at_least, check
 from pmflib.base.display.progress import report_step, reports_progress
 from pmflib.em.family import State
 from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema, Variable
 
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -234,4 +235,4 @@ def _make_pmf(log: TagLog, model: TagModel) -> JointPMF:
     chances = model.chances[:, order]
     factors = np.stack([1 - chances, chances], axis=1).reshape(-1, order.size)
     schema = Schema(tuple(Variable(str(name), LEVELS) for name in log.tags.to_pylist()))
-    return JointPMF(model.prior[order], factors, schema, {"method": "tags"})
+    return JointPMF(model.prior[order], factors, schema, ModelOrigin(method="tags"))
