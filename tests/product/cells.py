@@ -127,7 +127,7 @@ FAMILY_WORDS = {
     "forests": "forest|[Tt]ree",
     "traits": "trait",
     "items": "trait|item",
-    "panels": "[Tt]ransition|wave",
+    "panels": "panel|[Tt]ransition|wave",
     "groups": "group",
 }
 """Words of refusals that name a family, a source or weights."""

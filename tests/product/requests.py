@@ -197,12 +197,11 @@ def _chance_of(case: Case, row: Any) -> float:
 def predict(case: Case) -> Any:
     """PMF of v2 given the others, and what fills the gaps of rows."""
     found = case.model.predict_proba(FRAME, "v2")
-    if case.model.is_mixture:
-        for row, pmf_of_row in zip(CODES[:20], found[:20], strict=True):
-            hidden = np.array(row)
-            hidden[2] = -1
-            chances = [_chance_of(case, np.where(np.arange(4) == 2, k, hidden)) for k in range(3)]
-            check_near(pmf_of_row, np.array(chances) / sum(chances), "prediction")
+    for row, pmf_of_row in zip(CODES[:20], found[:20], strict=True):
+        hidden = np.array(row)
+        hidden[2] = -1
+        chances = [_chance_of(case, np.where(np.arange(4) == 2, k, hidden)) for k in range(3)]
+        check_near(pmf_of_row, np.array(chances) / sum(chances), "prediction")
     filled = case.model.complete(FRAME)
     assert (filled >= 0).all(), "gaps are left"
     assert (filled[CODES >= 0] == CODES[CODES >= 0]).all(), "an answer was changed"
@@ -448,28 +447,9 @@ def offers(family: str, source: str, weights: str, name: str) -> bool:
         return source == "counts"
     if name == "impute" and source == "counts":
         return False
+    if name == "impute a table":
+        # by an estimator with a model of its own
+        return family == "classes"
     if family == "groups":
         return name not in ("export", "plot", "criteria")
-    if family == "panels":
-        return name in OF_PANELS
-    return True
-
-
-OF_PANELS: tuple[str, ...] = (
-    "fit",
-    "summary",
-    "predict",
-    "sample",
-    "standard errors",
-    "save and load",
-)
-OF_PANELS += (
-    "residuals",
-    "classify",
-    "recommend",
-    "distal outcome",
-    "class regression",
-    "weigh",
-    "diagnose",
-)
-"""What a chain has as a method, and functions of a model that must refuse one."""
+    return not (family == "panels" and name in ("export", "criteria"))
