@@ -160,6 +160,8 @@ def fit_traits(
     )
     traits = family.make_model(state, schema, counts.levels)
     origin = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
+    if people.weights is not None:
+        origin["n_effective"] = source.n_samples
     model = compile_states(traits, people, choice.n_states, seed, origin)
     losses = tuple(-each / max(counts.n_people, 1) for each in state.log_likelihoods)
     notes = tuple(comparison.reason for comparison in choice.comparisons)
