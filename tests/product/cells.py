@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import pmflib as pmf
-from pmflib.answering import posterior
+from pmflib.answering import equivalent_samples, posterior
 from pmflib.answering.evidence import open_evidence
 from pmflib.base.errors import PmfError
 from pmflib.em.stored_samples import StoredSamples
@@ -433,6 +433,7 @@ def shorten_draws() -> None:
     """Draw fewer numbers for intervals and percentiles, which no cell compares."""
     posterior.N_DRAWS = posterior.LEAST_DRAWS = 20
     row_scores.DRAWN_ROWS = 500
+    equivalent_samples.N_QUESTIONS = 40
 
 
 def iterate_cells(world: World, requests: dict[str, Request]) -> Iterator[tuple[Any, ...]]:

@@ -198,7 +198,9 @@ def _chance_of(case: Case, row: Any) -> float:
 def predict(case: Case) -> Any:
     """PMF of v2 given the others, and what fills the gaps of rows."""
     found = case.model.predict_proba(FRAME, "v2")
-    for row, pmf_of_row in zip(CODES[:20], found[:20], strict=True):
+    # traits of a row are estimated anew, and are not those of the states
+    n_checked = 0 if case.family == "traits" else 20
+    for row, pmf_of_row in zip(CODES[:n_checked], found[:n_checked], strict=True):
         hidden = np.array(row)
         hidden[2] = -1
         chances = [_chance_of(case, np.where(np.arange(4) == 2, k, hidden)) for k in range(3)]
