@@ -22,6 +22,7 @@ from tests.product.cells import (
     CODES,
     FRAME,
     GROUP,
+    IN_MEMORY,
     N_ROWS,
     NAMES,
     SIZES,
@@ -147,7 +148,7 @@ def check_near(found: Any, expected: Any, what: str, tolerance: float = 1e-6) ->
 def ask(case: Case, question: str) -> Any:
     """Numbers of an answer, of a probability also its intervals; model and counts alone are checked by hand."""
     positions, find = ANSWERS[parse_question(question).measure][question]
-    design = None if case.source != "frame" else case.design
+    design = None if case.source not in IN_MEMORY else case.design
     alone = case.model.ask(question)
     others = tuple(n for n in range(len(SIZES)) if n not in positions)
     summed = case.joint.sum(axis=others)
@@ -214,7 +215,7 @@ def predict(case: Case) -> Any:
 def impute(case: Case) -> Any:
     """Draws for the gaps, from refits to rows drawn with replacement."""
     samples = case.samples
-    if case.source == "frame":
+    if case.source in IN_MEMORY:
         samples = case.model.schema.encode(FRAME)
         if case.weight is not None:
             samples = weigh_samples(DenseBlock(samples), case.weight, 6)
@@ -292,7 +293,7 @@ def plot(case: Case) -> Any:
 def find_errors(case: Case) -> Any:
     """Standard errors of the parameters, in the order of the model's arrays."""
     model = case.result.model if hasattr(case.result, "model") else case.model
-    design = case.design if case.source == "frame" and case.weights != "equal" else None
+    design = case.design if case.source in IN_MEMORY and case.weights != "equal" else None
     found = pmf.inference.standard_errors(model, case.samples, design)
     errors = [found[name].errors for name in sorted(found)]
     return np.nan_to_num(flatten(errors), nan=-1.0)
@@ -382,7 +383,7 @@ def diagnose(case: Case) -> Any:
 def weigh(case: Case) -> Any:
     """Weight of a model in answers, from unseen rows."""
     designs = {}
-    if case.source == "frame" and case.design is not None:
+    if case.source in IN_MEMORY and case.design is not None:
         designs = {"design": case.design, "unseen_design": case.design}
     found = pmf.answering.weigh_model(case.model, case.samples, case.samples, **designs)
     assert math.isfinite(found.ask("P(v0=1)").numbers[0])

@@ -4,7 +4,7 @@ import pytest
 
 from pmflib.answering import equivalent_samples, posterior
 from pmflib.model import row_scores
-from tests.product.cells import FAMILIES, WEIGHTS, World, fit_classes, judge
+from tests.product.cells import FAMILIES, IN_MEMORY, WEIGHTS, World, fit_classes, judge
 from tests.product.faults import FAULTS, find_fault
 from tests.product.requests import REQUESTS, offers
 
@@ -42,7 +42,7 @@ def check(world, family, source, weights, names=tuple(REQUESTS)):
 # families meet requests, and inputs and weights do, in latent classes: the rest of the product is slow
 QUICK = [
     *((family, "frame", "none") for family in FAMILIES),
-    *(("classes", source, "none") for source in ("stored", "counts")),
+    *(("classes", source, "none") for source in ("codes", "stored", "counts")),
     *(("classes", source, "design") for source in ("frame", "stored", "counts")),
 ]
 OF_A_BUCKET = ("fit", "P(v0=1 | v1)", "standard errors", "criteria", "weigh")
@@ -60,7 +60,7 @@ def test_cells_of_a_bucket(tmp_path, workers, bucket):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("source", ["frame", "stored", "counts"])
+@pytest.mark.parametrize("source", [*IN_MEMORY, "stored", "counts"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cells_of_all_others(world, family, source, weights):
     if (family, source, weights) not in QUICK:
