@@ -18,7 +18,7 @@ from pmflib.answering.equivalent_samples import (
 )
 from pmflib.answering.evidence import count_codes, count_designed
 from pmflib.answering.weighted_tables import count_stored_tables
-from pmflib.base.arrays import IntArray
+from pmflib.base.arrays import IntArray, check_model_type
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.errors import PmfError
 from pmflib.base.variance import Variance, weigh_samples
@@ -73,6 +73,7 @@ def weigh_model(
     StoreError
         If stored samples are gone or damaged.
     """
+    check_model_type("model", model, JointPMF)
     schema = model.schema
     if design is not None or unseen_design is not None:
         return _weigh_designed(model, (samples, unseen), (design, unseen_design), rng)

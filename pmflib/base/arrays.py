@@ -163,7 +163,7 @@ def check_model_type(name: str, model: object, kind: type) -> None:
     name
         Name of the argument.
     model
-        The argument.
+        The argument; a model of another family says in its attribute ``instead`` what it is, and what to pass.
     kind
         Required class, `JointPMF`.
 
@@ -174,6 +174,8 @@ def check_model_type(name: str, model: object, kind: type) -> None:
     """
     if isinstance(model, kind):
         return
+    if instead := getattr(model, "instead", None):
+        raise PmfError(f"{name} is {instead}")
     if isinstance(getattr(model, "model", None), kind):
         remedy = f"pass its model: {name}=result.model"
     elif isinstance(model, int | np.integer):

@@ -7,6 +7,10 @@ class PmfError(ValueError):
     """Base class of all errors that a user of pmflib can correct."""
 
 
+class MissingMethodError(PmfError, AttributeError):
+    """A model lacks a method or an array that models of another family have."""
+
+
 class SchemaError(PmfError):
     """Data, a variable or a level does not fit the schema."""
 

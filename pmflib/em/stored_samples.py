@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from pmflib.store.sample_blocks import (
     restore_units,
     scale_blocks,
 )
+from pmflib.store.stored_variance import StoredVariance, open_variance
 
 KEPT_SHARE = 4
 """By default, samples are kept in memory up to the available memory divided by this; training and held-out samples then
@@ -63,6 +65,8 @@ class StoredSamples(StoredBlocks):
     target
         Variable whose conditional log-likelihood given the others is the evaluation criterion; None for the joint
         log-likelihood.
+    dataset
+        Store and reference of the dataset, which has the design of the samples; None if that is weights alone.
 
     Examples
     --------
@@ -84,10 +88,11 @@ class StoredSamples(StoredBlocks):
         client: Client = None,
         spare_bytes: int = 0,
         target: int | None = None,
+        dataset: tuple[Store, Reference] | None = None,
     ) -> None:
         is_kept = sum(block.nbytes for block in blocks) <= spare_bytes
         super().__init__(blocks, schema.offsets, client, target, is_kept=is_kept)
-        self.schema, self.spare_bytes = schema, spare_bytes
+        self.schema, self.spare_bytes, self.dataset = schema, spare_bytes, dataset
 
     @classmethod
     def open(
@@ -128,7 +133,7 @@ class StoredSamples(StoredBlocks):
         if spare_bytes is None:
             spare_bytes = find_memory(client).total // KEPT_SHARE
         blocks = scale_blocks(list_dataset_blocks(store, dataset, folds))
-        return cls(blocks, schema, client, spare_bytes)
+        return cls(blocks, schema, client, spare_bytes, dataset=(store, dataset))
 
     @property
     def n_rows(self) -> int:
@@ -137,19 +142,33 @@ class StoredSamples(StoredBlocks):
 
     def with_client(self, client: Client) -> StoredSamples:
         """Return the same samples with another Dask client; None to work in this thread."""
-        return StoredSamples(self.blocks, self.schema, client, self.spare_bytes, self.target)
+        return self._change(client=client)
 
     def with_spare(self, spare_bytes: int) -> StoredSamples:
         """Return the same samples with another memory limit for kept blocks."""
-        return StoredSamples(self.blocks, self.schema, self.client, spare_bytes, self.target)
+        return self._change(spare_bytes=spare_bytes)
 
     def with_target(self, target: int | None) -> StoredSamples:
         """Return the same samples with another target, or with None."""
-        return StoredSamples(self.blocks, self.schema, self.client, self.spare_bytes, target)
+        return self._change(target=target)
 
     def with_blocks(self, blocks: Sequence[BlockReference]) -> StoredSamples:
         """Return samples with other blocks of the same dataset."""
-        return StoredSamples(blocks, self.schema, self.client, self.spare_bytes, self.target)
+        return self._change(blocks=blocks)
+
+    def _change(self, **changes: Any) -> StoredSamples:
+        kept = ("blocks", "schema", "client", "spare_bytes", "target", "dataset")
+        return StoredSamples(**{name: getattr(self, name) for name in kept} | changes)
+
+    def find_variance(self) -> StoredVariance | None:
+        """Open the design of the samples; None if that is weights alone, or none.
+
+        Raises
+        ------
+        StoreError
+            As `open_variance` does.
+        """
+        return None if self.dataset is None else open_variance(*self.dataset)
 
     def load(self, rank: int) -> BlocksInMemory:
         """Read all samples; ``rank`` is as for `BlocksInMemory.cut`. The target is kept."""
@@ -223,6 +242,13 @@ class StoredSamples(StoredBlocks):
         """Plan the tasks of a pass under models of a rank, given the current number of threads."""
         n_threads = count_threads(self.client)
         return plan_pass(self.costs, n_threads, self.schema.n_levels, rank, n_models)
+
+
+def find_effective(samples: StoredSamples | DenseBlock) -> float | None:
+    """Return the effective number of weighted samples; None without weights."""
+    if isinstance(samples, StoredSamples):
+        return samples.n_effective if samples.is_weighted else None
+    return None if samples.weights is None else samples.n_samples
 
 
 def open_source(

@@ -23,7 +23,7 @@ from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.memory import plan_em
-from pmflib.em.stored_samples import StoredSamples
+from pmflib.em.stored_samples import StoredSamples, find_effective
 from pmflib.fits.em_fit import EMFit, Passes, PassOptions
 from pmflib.fits.fit_result import FitResult, warn_if_stopped
 from pmflib.fits.fit_specifications import Options
@@ -421,16 +421,13 @@ def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock
 
 def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
     """Add the effective number of weighted samples to the notes and to the origin of the model."""
-    if isinstance(samples, StoredSamples):
-        if not samples.is_weighted:
-            return result
-        n_rows, n_effective = samples.n_rows, samples.n_effective
-    elif samples.weights is None:
+    n_effective = find_effective(samples)
+    if n_effective is None:
         return result
-    else:
-        n_rows, n_effective = len(samples), samples.n_samples
     model = replace(result.model, origin=result.model.origin.add(n_effective=n_effective))
-    return replace(result, model=model, notes=(note_weights(n_rows, n_effective), *result.notes))
+    return replace(
+        result, model=model, notes=(note_weights(samples.n_rows, n_effective), *result.notes)
+    )
 
 
 def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:

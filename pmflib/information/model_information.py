@@ -83,8 +83,8 @@ class ModelInformation(ABC):
         """
         if not self.has_free_factors or self.model.origin.final:
             raise PmfError(
-                "model is an average of fits, or has forests or traits; a design gives errors of latent classes of one "
-                "fit"
+                "samples have a design or weights, and model is an average of fits, or has forests or traits; a design "
+                "gives errors of latent classes of one fit"
             )
 
     def iterate_rows(

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.arrays import IntArray
 from pmflib.base.display.summary import Summary, SummaryTable
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.hooks import Offers, find_offers
 from pmflib.model.mixture import Arrays, Mixture
 from pmflib.model.origin import ModelOrigin
+from pmflib.model.predictor import Predictor
 from pmflib.schema import Schema
 from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
@@ -34,7 +35,7 @@ CLASSES: dict[str, type[JointPMF]] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class JointPMF(Mixture):
+class JointPMF(Mixture, Predictor):
     """The joint distribution of all variables, as a mixture over latent states.
 
     ``Pr(i_1, ..., i_N) = sum_f prior[f] * prod_n factor(n)[i_n, f]``; the full tensor is never formed.
@@ -119,45 +120,6 @@ class JointPMF(Mixture):
     def _take_states(self, order: IntArray) -> Self:
         factors = np.ascontiguousarray(self.factors[:, order])
         return replace(self, prior=self.prior[order], factors=factors)
-
-    def predict(self, table: object, variable: str | int) -> IntArray:
-        """Return the most probable code of a variable in each row (MAP) given the others; the first one if tied.
-
-        Returns
-        -------
-        int64 of shape (n_rows,), in [0, cardinality); `Schema` holds the labels.
-        """
-        codes: IntArray = self.predict_proba(table, variable).argmax(axis=1)
-        return codes
-
-    def expected_value(self, table: object, variable: str | int) -> FloatArray:
-        """Return the expected value of an ordinal variable in each row given the others (MMSE).
-
-        Returns
-        -------
-        float64 of shape (n_rows,), in the units of the variable's values.
-
-        Raises
-        ------
-        SchemaError
-            If the variable has no values.
-        """
-        values = self.schema[variable].numeric_values()
-        expected: FloatArray = self.predict_proba(table, variable) @ values
-        return expected
-
-    def complete(self, table: object) -> IntArray:
-        """Fill every missing cell with its most probable code given the observed cells of the row, each separately.
-
-        Returns
-        -------
-        The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
-        """
-        filled: IntArray = self.schema.encode(table).copy()
-        # a copy, because filled cells must not count as observed
-        for position, rows, chances in self.predict_gaps(filled.copy()):
-            filled[rows, position] = chances.argmax(axis=1)
-        return filled
 
     def plot_states(self, **options: Any) -> Axes:
         """Draw the distinguishing levels of the states: see `pmflib.model.figures.plot_states`."""

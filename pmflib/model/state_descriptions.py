@@ -350,6 +350,8 @@ def _describe(
 
 SHOWN_LEVELS = 4
 """Number of levels listed per state."""
+ALIKE = 0.1
+"""Largest share of the answers, over all variables, in which states of members of an average differ that are one."""
 NAMED_FACTS = {"best": "best of, models", "mean": "mean of, models", "final": "fitted to all rows"}
 """Labels of facts on the origin of a model whose keys are not self-explanatory."""
 
@@ -381,25 +383,43 @@ def _format_fact(value: str | int | float) -> str:
 
 
 def tabulate_states(model: Mixture) -> SummaryTable:
-    """List the states by size, each with its distinguishing levels and their lifts."""
-    profiles = profile_states(
-        model.prior, model.factors, model.schema.offsets, n_shown=SHOWN_LEVELS
-    )
+    """List the states by size, each with its distinguishing levels and their lifts; alike ones of an average as one."""
+    prior, factors = model.prior, model.factors
+    groups = [[state] for state in range(model.rank)]
+    if model.origin.get("average"):
+        groups = _group_alike(model)
+        prior = np.array([model.prior[group].sum() for group in groups])
+        sums = [model.factors[:, group] @ model.prior[group] for group in groups]
+        factors = np.column_stack(sums) / prior
+    profiles = profile_states(prior, factors, model.schema.offsets, n_shown=SHOWN_LEVELS)
     rows = [
         (
-            str(profiles.states[row]),
+            cut(", ".join(map(str, groups[profiles.states[row]]))),
             percent(float(profiles.sizes[row])),
             _describe_levels(model.schema, profiles, row),
         )
-        for row in range(min(model.rank, MOST_ROWS))
+        for row in range(min(len(groups), MOST_ROWS))
     ]
     return SummaryTable(
         "Latent states by size, with the levels that are likelier there (times as likely as in all)",
         (">state", ">share", "what distinguishes it"),
         rows,
-        model.rank,
+        len(groups),
         "model.prior, model.factor(name)",
     )
+
+
+def _group_alike(model: Mixture) -> list[list[int]]:
+    """Group the states that have samples, each with the largest that it is like."""
+    groups: list[list[int]] = []
+    for state in np.argsort(-model.prior, kind="stable").tolist():
+        heads = model.factors[:, [group[0] for group in groups]]
+        gaps = np.abs(heads - model.factors[:, [state]]).sum(axis=0) / 2
+        if gaps.size and gaps.min() <= ALIKE * model.schema.n_variables:
+            groups[int(gaps.argmin())].append(state)
+        elif model.prior[state] > 0 or not groups:
+            groups.append([state])
+    return groups
 
 
 def _describe_levels(schema: Schema, profiles: StateProfiles, row: int) -> str:

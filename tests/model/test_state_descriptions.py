@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.model.state_descriptions import describe_states
+from pmflib.model.state_descriptions import describe_states, tabulate_states
 
 SCHEMA = pmf.Schema(
     (
@@ -64,3 +64,15 @@ def test_describe_states__a_variable_never_observed_and_a_single_state():
         describe_states(model, most=-1)
     with pytest.raises(pmf.PmfError, match="level_counts"):
         describe_states(model, level_counts=np.ones(2, np.int64))
+
+
+def test_tabulate_states__members_of_an_average_that_found_a_state_are_one_row():
+    moved = FACTORS.copy()
+    moved[:2, 1] += [0.06, -0.06]
+    empty = np.full((len(FACTORS), 1), 0.5)
+    empty[:3] = 1 / 3
+    prior, factors = np.append(np.tile(PRIOR, 2) / 2, 0.0), np.hstack([FACTORS, moved, empty])
+    rows = tabulate_states(pmf.JointPMF(prior, factors, SCHEMA, {"average": 2})).rows
+    assert [row[:2] for row in rows] == [("1, 3", "75 %"), ("0, 2", "25 %")]
+    assert "colour=red 80 % (2.7 times)" in rows[1][2]
+    assert len(tabulate_states(pmf.JointPMF(prior, factors, SCHEMA)).rows) == 5

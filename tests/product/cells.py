@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import pmflib as pmf
-from pmflib.answering import posterior
+from pmflib.answering import equivalent_samples, posterior
 from pmflib.answering.evidence import open_evidence
 from pmflib.base.errors import PmfError
 from pmflib.em.stored_samples import StoredSamples
@@ -127,12 +127,15 @@ FAMILY_WORDS = {
     "forests": "forest|[Tt]ree",
     "traits": "trait",
     "items": "trait|item",
-    "panels": "[Tt]ransition|wave",
+    "panels": "panel|[Tt]ransition|wave",
     "groups": "group",
 }
 """Words of refusals that name a family, a source or weights."""
+IN_MEMORY = {"frame": FRAME, "codes": CODES}
+"""Samples in memory, a row each."""
 SOURCE_WORDS = {
     "frame": "",
+    "codes": "array",
     "stored": "stored|StoredSamples",
     "bucket": "stored|StoredSamples",
     "counts": "count|PairCounts",
@@ -240,7 +243,7 @@ class World:
 
     def __init__(self, folder: Path, workers: str, bucket: str = "") -> None:
         self.folder, self.workers, self.bucket = folder, workers, bucket
-        self.sources = ("frame", "stored", "counts", *(["bucket"] if bucket else []))
+        self.sources = (*IN_MEMORY, "stored", "counts", *(["bucket"] if bucket else []))
         self.answers: dict[tuple[str, ...], Any] = {}
         self._n_cases = itertools.count()
 
@@ -252,8 +255,8 @@ class World:
     @cache  # noqa: B019
     def find_samples(self, source: str, weights: str) -> tuple[Any, Any]:
         """Samples or counts, and the weights that go beside them."""
-        if source == "frame":
-            return FRAME, WEIGHTS[weights]()
+        if source in IN_MEMORY:
+            return IN_MEMORY[source], WEIGHTS[weights]()
         if source == "counts":
             return pmf.count_pairs(CODES, SCHEMA, n_folds=4, weight=WEIGHTS[weights]()), None
         return self.find_place(source, weights).samples, None
@@ -383,8 +386,8 @@ def judge(
         return found.shape == other.shape and np.allclose(found, other, rtol, atol)
 
     is_compared = request.uses_samples or name == "fit"
-    if is_compared and source in ("stored", "bucket") and is_near("frame", weights) is False:
-        return Verdict("wrong", "differs from samples in memory")
+    if is_compared and source not in ("frame", "counts") and is_near("frame", weights) is False:
+        return Verdict("wrong", "differs from a frame in memory")
     if weights == "equal" and is_near(source, "none") is False:
         return Verdict("wrong", "equal weights differ from none")
     if weights in ("weights", "design") and request.is_weighted and is_near(source, "none"):
@@ -433,6 +436,7 @@ def shorten_draws() -> None:
     """Draw fewer numbers for intervals and percentiles, which no cell compares."""
     posterior.N_DRAWS = posterior.LEAST_DRAWS = 20
     row_scores.DRAWN_ROWS = 500
+    equivalent_samples.N_QUESTIONS = 40
 
 
 def iterate_cells(world: World, requests: dict[str, Request]) -> Iterator[tuple[Any, ...]]:

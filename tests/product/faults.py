@@ -28,42 +28,7 @@ class Fault:
     sentence: str
 
 
-CLASSES = ("classes", "forests")
-
-FAULTS = (
-    Fault(
-        CLASSES,
-        ("stored", "bucket"),
-        ("weights", "design"),
-        ("standard errors",),
-        "differs from samples in memory",
-        "standard errors of stored samples take weights as numbers of rows, and leave a design out in silence",
-    ),
-    Fault(
-        ("average",),
-        ("frame",),
-        ("weights",),
-        ("summary",),
-        "copies of a state",
-        "the summary of an average lists a state once for each member that has found it",
-    ),
-    Fault(
-        ("average",),
-        ("stored",),
-        ("none", "equal", "weights", "design"),
-        ("summary",),
-        "copies of a state",
-        "as above",
-    ),
-    Fault(
-        ("traits", "items"),
-        ("frame",),
-        ("weights", "design"),
-        ("criteria",),
-        "log-likelihood",
-        "a model of traits does not keep that it was fitted with weights, and criteria without these are not refused",
-    ),
-)
+FAULTS: tuple[Fault, ...] = ()
 """In the order in which they were found."""
 
 

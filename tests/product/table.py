@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pmflib.cluster.workers import start_workers
 from pmflib_tasks.config import ClusterConfig
-from tests.product.cells import FAMILIES, World, iterate_cells, judge, shorten_draws
+from tests.product.cells import FAMILIES, IN_MEMORY, World, iterate_cells, judge, shorten_draws
 from tests.product.requests import REQUESTS, offers
 
 WORDS = ("right", "refused", "wrong")
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--request", nargs="*", default=list(REQUESTS))
     parser.add_argument("--family", nargs="*", default=list(FAMILIES))
-    parser.add_argument("--source", nargs="*", default=["frame", "stored", "counts"])
+    parser.add_argument("--source", nargs="*", default=[*IN_MEMORY, "stored", "counts"])
     parser.add_argument("--refused", action="store_true", help="Print the refusals as well.")
     given = parser.parse_args()
     requests = {name: REQUESTS[name] for name in given.request}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pmflib.answering import posterior
+from pmflib.answering import equivalent_samples, posterior
 from pmflib.model import row_scores
-from tests.product.cells import FAMILIES, WEIGHTS, World, judge
+from tests.product.cells import FAMILIES, IN_MEMORY, WEIGHTS, World, fit_classes, judge
 from tests.product.faults import FAULTS, find_fault
 from tests.product.requests import REQUESTS, offers
 
@@ -20,12 +20,14 @@ def few_draws(monkeypatch):
     monkeypatch.setattr(posterior, "N_DRAWS", 20)
     monkeypatch.setattr(posterior, "LEAST_DRAWS", 20)
     monkeypatch.setattr(row_scores, "DRAWN_ROWS", 500)
+    monkeypatch.setattr(equivalent_samples, "N_QUESTIONS", 40)
 
 
-def check(world, family, source, weights):
-    """Judge all requests of a fit."""
+def check(world, family, source, weights, names=tuple(REQUESTS)):
+    """Judge requests of a fit."""
     wrong = []
-    for name, request in REQUESTS.items():
+    for name in names:
+        request = REQUESTS[name]
         if not offers(family, source, weights, name):
             continue
         verdict = judge(world, family, source, weights, name, request)
@@ -37,44 +39,49 @@ def check(world, family, source, weights):
     assert not wrong, "\n".join(wrong)
 
 
-JUDGED = {
-    "classes": ("frame", "stored", "counts"),
-    "average": ("frame", "stored", "counts"),
-    "forests": ("frame", "counts"),
-    "traits": ("frame", "counts"),
-    "items": ("frame", "counts"),
-    "groups": ("frame", "counts"),
-}
-"""Families and inputs whose cells are judged. `python -m tests.product.table` prints the others as well: fits of stored
-samples that end elsewhere than those in memory, and transition models, which lack methods of a joint PMF."""
+# families meet requests, and inputs and weights do, in latent classes: the rest of the product is slow
+QUICK = [
+    *((family, "frame", "none") for family in FAMILIES),
+    *(("classes", source, "none") for source in ("codes", "stored", "counts")),
+    *(("classes", source, "design") for source in ("frame", "stored", "counts")),
+]
+OF_A_BUCKET = ("fit", "P(v0=1 | v1)", "standard errors", "criteria", "weigh")
+"""What is asked of samples in a bucket, at each change."""
 
 
-# families meet requests here, and inputs and weights requests below: the rest of the product is slow
-@pytest.mark.parametrize("weights", ["none", "design"])
-@pytest.mark.parametrize("family", JUDGED)
-def test_cells_of_samples_in_memory(world, family, weights):
-    check(world, family, "frame", weights)
-
-
-@pytest.mark.parametrize("weights", ["none", "design"])
-@pytest.mark.parametrize("source", ["stored", "counts"])
-def test_cells_of_latent_classes(world, source, weights):
-    check(world, "classes", source, weights)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize(
-    ("family", "source"), [(family, source) for family in JUDGED for source in JUDGED[family]]
-)
-def test_cells_of_all_others(world, family, source, weights):
+@pytest.mark.parametrize(("family", "source", "weights"), QUICK)
+def test_cells_near_latent_classes(world, family, source, weights):
     check(world, family, source, weights)
 
 
+def test_cells_of_a_bucket(tmp_path, workers, bucket):
+    check(World(tmp_path, workers, bucket), "classes", "bucket", "none", OF_A_BUCKET)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_cells_of_a_bucket(tmp_path, workers, bucket, weights):
-    check(World(tmp_path, workers, bucket), "classes", "bucket", weights)
+@pytest.mark.parametrize("source", [*IN_MEMORY, "stored", "counts"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cells_of_all_others(world, family, source, weights):
+    if (family, source, weights) not in QUICK:
+        check(world, family, source, weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_all_cells_of_a_bucket(tmp_path, workers, bucket, weights):
+    in_bucket = World(tmp_path, workers, bucket)
+    for family in FAMILIES:
+        check(in_bucket, family, "bucket", weights)
+
+
+def test_an_average_of_one_member_is_the_single_fit(world):
+    for source in ("frame", "stored"):
+        samples, weight = world.find_samples(source, "design")
+        one = fit_classes(samples, weight, members=1).model
+        single = world.fit("classes", source, "design").model
+        assert (one.factors == single.factors).all(), source
+        assert one.origin == single.origin, source
 
 
 def test_every_fault_has_a_cell():

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.utils.validation import validate_data
 
-from pmflib.base.arrays import BoolArray, FloatArray, IntArray
+from pmflib.base.arrays import BoolArray, FloatArray, IntArray, name_type
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.schema import Variable
 from pmflib.schema.tables import as_arrow
@@ -57,6 +57,9 @@ class UserTable:
             If the table has no rows or columns, contains infinity or something that is no value, or has other features
             than in fit.
         """
+        name = type(estimator).__name__
+        if not (hasattr(table, "__len__") or hasattr(table, "__array__") or np.isscalar(table)):
+            raise SchemaError(f"X is {name_type(table)}; {name} takes a table in memory")
         try:
             if is_frame(table):
                 columns = as_arrow(table)
@@ -65,7 +68,7 @@ class UserTable:
                     if not size:
                         raise SchemaError(
                             f"Found array with 0 {what}(s) (shape={tuple(table.shape)}) while a minimum of 1 is "
-                            f"required by {type(estimator).__name__}."
+                            f"required by {name}."
                         )
                 if not reset and not is_frame(estimator._empty):
                     # fitted to an array: columns are matched by position

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pmflib.answering.question import Question, bind_question, parse_question
 from pmflib.apps.recommending.item_regression import ItemRegression, regress_items
 from pmflib.apps.recommending.options import Recommendations
-from pmflib.base.arrays import BoolArray, FloatArray, IntArray, sum_blocks
+from pmflib.base.arrays import BoolArray, FloatArray, IntArray, check_model_type, sum_blocks
 from pmflib.base.constraints import OneOf, check, check_schemas
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
 from pmflib.base.texts import abridge_names
@@ -327,6 +327,7 @@ def recommend(
     ----------
     Steck (2019), "Embarrassingly shallow autoencoders for sparse data", for the regression on counts.
     """
+    check_model_type("model", model, Mixture)
     schema = model.schema
     codes = _encode(schema, samples)
     if counts is not None and not isinstance(counts, PairCounts):

@@ -20,6 +20,7 @@ from pmflib.answering.sample_tables.outputs import (
     write_record,
 )
 from pmflib.apps.scoring.score_tables import TableScorer
+from pmflib.base.arrays import check_model_type
 from pmflib.base.errors import PmfError, SchemaError
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import ReferenceScores
@@ -107,6 +108,7 @@ def score_file(
             f"files are read by packages of the extra 'pipeline', and {error.name} is not installed: pip install "
             "'pmflib[pipeline]'; JointPMF.score scores tables without it"
         ) from error
+    check_model_type("model", model, JointPMF)
     output = Path(output)
     paths = [str(data)] if isinstance(data, str | Path) else [str(each) for each in data]
     given = {"path": paths, "layout": "wide", **reading}

@@ -91,7 +91,8 @@ class ChainInformation(ModelInformation):
     def check_design(self) -> None:
         """Refuse all: see `ModelInformation.check_design`."""
         raise PmfError(
-            "design is given and model is a transition model, whose errors take samples as independent; leave it out"
+            "samples have a design or weights, and model is a transition model, whose errors take samples as "
+            "independent, with a weight of 1"
         )
 
     def find_errors(self, source: BlockSource) -> tuple[ParameterErrors, tuple[str, ...]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -28,11 +29,13 @@ from pmflib.base.display.summary import (
     format_count,
     percent,
 )
-from pmflib.base.errors import PmfError
+from pmflib.base.errors import MissingMethodError, PmfError
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.families.panels.waves import Waves
-from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.joint_pmf import JointPMF, find_methods
+from pmflib.model.mixture import BATCH_ROWS
 from pmflib.model.origin import ModelOrigin
+from pmflib.model.predictor import Predictor
 from pmflib.model.state_descriptions import tabulate_states
 from pmflib.schema import Schema
 from pmflib.store.objects.local_files import find_local_path
@@ -235,7 +238,7 @@ class ChainLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class TransitionModel(Summarised):
+class TransitionModel(Predictor, Summarised):
     """A hidden Markov model of panel data: each person is in a latent state in every wave.
 
     Answers of a wave are independent given the state in that wave; the state depends on the one before. Persons may
@@ -277,6 +280,21 @@ class TransitionModel(Summarised):
     origin: ModelOrigin = field(default_factory=ModelOrigin)
 
     kind: ClassVar[str] = "panels"
+    instead: ClassVar[str] = (
+        "a latent transition model, whose states change from wave to wave; model.wave(0) is the joint PMF of a wave"
+    )
+    """What is said where a joint PMF is needed: see `pmflib.base.arrays.check_model_type`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuse what only a joint PMF has, its offered methods included."""
+            is_joint = hasattr(JointPMF, name) or name in JointPMF.__dataclass_fields__
+            if not name.startswith("_") and (is_joint or name in find_methods()):
+                raise MissingMethodError(
+                    f"only a joint PMF has {name!r}, and this is {self.instead}"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "origin", ModelOrigin.of(self.origin))
@@ -418,6 +436,17 @@ class TransitionModel(Summarised):
         wave = int(self.waves.find_places(self.schema)[0][position])
         factor = self.emissions[self.schema.rows_of(position)]
         return _mix(self.posterior(codes)[:, wave], factor.T)
+
+    def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """Yield the PMFs of all missing cells, given the answers of all waves: see `Predictor.predict_gaps`."""
+        waves = self.waves.find_places(self.schema)[0]
+        for start in range(0, len(codes), BATCH_ROWS):
+            part = codes[start : start + BATCH_ROWS]
+            posteriors = self.posterior(part)
+            for position in np.flatnonzero((part < 0).any(axis=0)).tolist():
+                rows = np.flatnonzero(part[:, position] < 0)
+                factor = self.emissions[self.schema.rows_of(position)]
+                yield position, start + rows, _mix(posteriors[rows, waves[position]], factor.T)
 
     def forecast(self, table: object, wave: int | None = None) -> dict[str, FloatArray]:
         """Return the PMFs of the answers in a wave for each person, given the answers in the waves before it.

@@ -20,7 +20,7 @@ from pmflib.counts.pair_counts import PairCounts, count_block
 from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.family import run_em
 from pmflib.em.latent_classes import evaluate_models
-from pmflib.em.stored_samples import StoredSamples
+from pmflib.em.stored_samples import StoredSamples, find_effective
 from pmflib.families.traits.em import make_model
 from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.quadrature import (
@@ -121,7 +121,7 @@ def fit_item_responses(
     Measurement 16(2).
     """
     _check_options(n_traits, pseudo_count, max_passes, tol)
-    schema, training, counts = _open_samples(samples, schema, weight, n_traits)
+    schema, training, counts, n_effective = _open_samples(samples, schema, weight, n_traits)
 
     def report(state: ItemState) -> None:
         if on_pass is not None:
@@ -140,6 +140,8 @@ def fit_item_responses(
         checkpoint=checkpoint,
         on_pass=report,
     )
+    if n_effective is not None:
+        fitted = replace(fitted, origin={**fitted.origin, "n_effective": n_effective})
     score = None if validation is None else _score(fitted, validation)
     result = _report(fitted, training, state, score)
     warn_if_stopped(result, max_passes)
@@ -157,13 +159,14 @@ def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: flo
 
 def _open_samples(
     samples: object, schema: Schema | None, weight: object | None, n_traits: int
-) -> tuple[Schema, BlockSource, PairCounts]:
-    """Variables, samples to fit to, at least one, and their co-occurrence counts."""
+) -> tuple[Schema, BlockSource, PairCounts, float | None]:
+    """Variables, samples to fit to, at least one, their co-occurrence counts, and as in `find_effective`."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, samples.schema.weight_decimals)
         _refuse_nothing(samples.n_rows)
-        return samples.schema, samples, samples.count_pairs().to_samples()
+        counts = samples.count_pairs().to_samples()
+        return samples.schema, samples, counts, find_effective(samples)
     schema = Schema.infer(samples) if schema is None else schema
     check_type(Schema, "pass a pmflib.Schema", SchemaError, schema=schema)
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
@@ -171,7 +174,7 @@ def _open_samples(
     block = weigh_samples(given, weight, schema.weight_decimals)
     _refuse_nothing(len(block))
     training = BlocksInMemory.cut(block, schema.offsets, _count_points(n_traits))
-    return schema, training, count_block(block, schema, n_folds=1)
+    return schema, training, count_block(block, schema, n_folds=1), find_effective(block)
 
 
 def _refuse_nothing(n_rows: int) -> None:

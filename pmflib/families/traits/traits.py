@@ -162,7 +162,10 @@ def fit_traits(
     )
     traits = family.make_model(state, schema, counts.levels)
     fitted_by = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
-    model = compile_states(traits, people, choice.n_states, seed, ModelOrigin.of(fitted_by))
+    origin = ModelOrigin.of(fitted_by)
+    if people.weights is not None:
+        origin = origin.add(n_effective=source.n_samples)
+    model = compile_states(traits, people, choice.n_states, seed, origin)
     losses = tuple(-each / max(counts.n_people, 1) for each in state.log_likelihoods)
     notes = tuple(comparison.reason for comparison in choice.comparisons)
     if "auto" in requested and not notes:

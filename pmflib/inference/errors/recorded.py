@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
 from typing import Any, Literal
 
 from pmflib.base.display.summary import format_count
 from pmflib.base.errors import IdentificationWarning, MemoryPlanError, PmfError
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.exports import COLUMNS, list_parameters
-from pmflib.inference.errors.standard_errors import find_design_errors, standard_errors
+from pmflib.inference.errors.standard_errors import find_row_errors, find_stored_errors
 from pmflib.information.kinds import open_information
 from pmflib.information.latent_classes import ClassInformation
-from pmflib.information.parameter_errors import FAR, ParameterErrors
 from pmflib.model import JointPMF
 from pmflib.store.stored_variance import StoredVariance
-from pmflib.surveys.design.replicates import find_stored_replicates
 
 MOST_RECORDED = 500
 """Entries of prior and tables up to which errors are recorded: 60 kB in the record of a run."""
@@ -72,14 +69,15 @@ def record_errors(
             if design is not None and not information.has_free_factors:
                 notes.append("of forests, they do not allow for units or replicate weights")
             elif design is not None:
-                found, notes = _find_design_errors(model, samples, design, method), []
+                how: Literal["linear", "refit"] = "refit" if method == "refit" else "linear"
+                found, notes = find_stored_errors(model, samples, design, how), []
                 by = f" by {found.method}"
         except MemoryPlanError as error:
             return _say_nothing(str(error))
         except PmfError as error:
             notes.append(f"{error}: samples are taken as independent")
         try:
-            found = standard_errors(model, samples) if found is None else found
+            found = find_row_errors(information, samples)[0] if found is None else found
         except MemoryPlanError as error:
             return _say_nothing(str(error))
     rows: list[list[Any]] = [
@@ -99,21 +97,6 @@ def record_errors(
         "columns": list(COLUMNS),
         "rows": rows,
     }
-
-
-def _find_design_errors(
-    model: JointPMF, samples: StoredSamples, design: StoredVariance, method: str
-) -> ParameterErrors:
-    """Errors by design, with a note where the model is not at the maximum that they are of."""
-    how: Literal["linear", "refit"] = "refit" if method == "refit" else "linear"
-    found = find_design_errors(find_stored_replicates(model, samples, design, how))
-    if found.distance <= FAR:
-        return found
-    note = (
-        f"the model is up to {found.distance:.2g} standard errors from the maximum of the likelihood of these samples: "
-        "held-out samples have stopped it there, or em.tol"
-    )
-    return replace(found, notes=(*found.notes, note))
 
 
 def _say_nothing(why: str) -> dict[str, Any]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from operator import attrgetter
+from typing import Literal
 
 import numpy as np
 
-from pmflib.base.errors import IdentificationWarning
+from pmflib.base.errors import IdentificationWarning, PmfError
 from pmflib.base.variance import Variance
-from pmflib.em.stored_samples import open_source
+from pmflib.em.stored_samples import StoredSamples, open_source
 from pmflib.information.kinds import open_information
+from pmflib.information.model_information import ModelInformation
 from pmflib.information.parameter_errors import (
+    FAR,
+    MAX_ENTRIES,
     VAGUE,
     ArrayErrors,
     FittedModel,
@@ -20,7 +25,14 @@ from pmflib.information.parameter_errors import (
     span_logits,
 )
 from pmflib.model import JointPMF
-from pmflib.surveys.design.replicates import Method, Replicates, fit_replicates
+from pmflib.store.stored_variance import StoredVariance
+from pmflib.surveys.design.replicates import (
+    Method,
+    Replicates,
+    find_stored_replicates,
+    fit_replicates,
+)
+from pmflib.surveys.design.sample_designs import StoredRows
 
 
 def standard_errors(
@@ -43,10 +55,10 @@ def standard_errors(
         `pmflib.families.fit_transitions`; forests are taken as given.
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
-        share the pass.
+        share the pass, and which have their weights and their design with them.
     design
         Sampling design of latent classes fitted to samples in memory: errors follow from its units or replicates. None
-        takes samples as independent, with weight 1.
+        takes samples in memory as independent, with weight 1.
     method
         How errors of a design are found, as for `pmflib.surveys.fit_replicates`: to first order, or by refits.
 
@@ -65,7 +77,8 @@ def standard_errors(
     SchemaError
         If the samples do not fit the schema.
     PmfError
-        If the model is an average of fits, whose states are no parameters, or there are no samples.
+        If the model is an average of fits, whose states are no parameters, or there are no samples; if samples have a
+        design, or are stored with weights, and the model is none of latent classes.
     MemoryPlanError
         If prior and tables have more than ``MAX_ENTRIES`` entries.
     StoreError
@@ -90,15 +103,52 @@ def standard_errors(
     """
     information = open_information(model)
     information.check_fit()
+    drawn = None
+    if isinstance(samples, StoredSamples):
+        if design is not None:
+            raise PmfError(
+                "design is given and samples are stored, with their own design; leave it out"
+            )
+        drawn = samples.find_variance() or (StoredRows() if samples.is_weighted else None)
+    if design is None and drawn is None:
+        found, cautions = find_row_errors(information, samples)
+        for note in cautions:
+            warnings.warn(note, IdentificationWarning, stacklevel=2)
+        return found
+    information.check_design()
+    assert isinstance(model, JointPMF)
     if design is not None:
-        information.check_design()
-        assert isinstance(model, JointPMF)
         return find_design_errors(fit_replicates(model, samples, design, method=method))
-    source = open_source(model.schema, information.n_states, samples)
-    found, cautions = information.find_errors(source)
-    for note in cautions:
-        warnings.warn(note, IdentificationWarning, stacklevel=2)
-    return found
+    assert isinstance(samples, StoredSamples)
+    assert drawn is not None
+    if method == "auto":
+        method = "linear" if information.n_entries <= MAX_ENTRIES else "refit"
+    return find_stored_errors(model, samples, drawn, method)
+
+
+def find_row_errors(
+    information: ModelInformation, samples: object
+) -> tuple[ParameterErrors, tuple[str, ...]]:
+    """Errors of samples that are taken as drawn one by one, stored weights as numbers of samples; and the cautions."""
+    source = open_source(information.model.schema, information.n_states, samples)
+    return information.find_errors(source)
+
+
+def find_stored_errors(
+    model: JointPMF,
+    samples: StoredSamples,
+    design: StoredVariance,
+    method: Literal["linear", "refit"],
+) -> ParameterErrors:
+    """Design-based errors of stored samples, with a note where the model is not at the maximum that they are of."""
+    found = find_design_errors(find_stored_replicates(model, samples, design, method))
+    if found.distance <= FAR:
+        return found
+    note = (
+        f"the model is up to {found.distance:.2g} standard errors from the maximum of the likelihood of these samples: "
+        "held-out samples have stopped it there, or em.tol"
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 def find_design_errors(found: Replicates) -> ParameterErrors:

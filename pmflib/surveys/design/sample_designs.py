@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.base.arrays import IntArray
+from pmflib.base.blocks import Block
 from pmflib.base.hashing import mix_hashes
 from pmflib.base.machine import count_processors
 from pmflib.base.replicate_weights import ReplicateWeights, group_units, join_lone_strata
@@ -58,6 +59,31 @@ class StoredUnits:
         groups, of_groups = group_units(strata, mix_hashes(hashes.view(np.uint64)), n_groups)
         record = ReplicateWeights.of_units(of_groups, len(drawn) - n_each.size, notes)
         return StoredReplicates(record, hashes, groups)
+
+
+class StoredRows:
+    """Samples that are drawn one by one, with weights: a `pmflib.store.stored_variance.StoredVariance`."""
+
+    def reduce(self, blocks: Sequence[BlockReference], most: int | None = None) -> StoredReplicates:
+        """Take each row as a unit, or groups of rows by hash: see `StoredVariance.reduce`."""
+        n_rows = sum(block.n_rows for block in blocks)
+        strata, columns = np.zeros(n_rows, np.int64), np.arange(n_rows)
+        notes: tuple[str, ...] = ()
+        if most is not None and n_rows > most:
+            notes += (f"{n_rows:,} rows are put into groups, which are taken as units",)
+            order = mix_hashes(columns.view(np.uint64))
+            columns, strata = group_units(strata, order, np.array([max(most, 2)]))
+        record = ReplicateWeights.of_units(strata, n_rows - 1, notes)
+        return StoredRowGroups(record, columns=columns)
+
+
+class StoredRowGroups(StoredReplicates):
+    """Units by the position of a row among all."""
+
+    def read_scaled(self, item: Block | BlockReference, first: int) -> IntArray:
+        """Read the column of each sample of a block: see `StoredReplicates.read_scaled`."""
+        assert self.columns is not None
+        return self.columns[first : first + item.n_rows]
 
 
 def _list_units(block: BlockReference) -> IntArray:

@@ -277,3 +277,8 @@ def test_fit__forests_are_compared_where_the_rank_is_open(rank, has_forests):
     table = np.concatenate([first, second], axis=1).astype(float)
     fitted = pmf.PMFImputer(rank, members=2).fit(table)
     assert isinstance(fitted.model_, TreePMF) is has_forests
+
+
+def test_fit__what_is_no_table_is_named():
+    with pytest.raises(SchemaError, match="X is an object; PMFImputer takes a table in memory"):
+        pmf.PMFImputer(2).fit(object())

@@ -67,6 +67,26 @@ def test_predict_proba__is_the_ratio_of_probabilities(model, codes):
             np.testing.assert_allclose(found[:, code], expected, rtol=1e-9)
 
 
+def test_complete__fills_each_gap_with_its_most_probable_code(model, codes):
+    filled = model.complete(codes)
+    for position in range(model.schema.n_variables):
+        expected = model.predict_proba(codes, position).argmax(axis=1)
+        assert (model.predict(codes, position) == expected).all()
+        gaps = codes[:, position] < 0
+        assert (filled[gaps, position] == expected[gaps]).all()
+        assert (filled[~gaps, position] == codes[~gaps, position]).all()
+
+
+def test_methods_of_a_joint_pmf_are_refused_in_words(model, codes):
+    names = ("ask", "marginal", "rake", "plot_states", "list_parts", "factors")
+    assert not any(hasattr(model, name) for name in (*names, "no_such_name"))
+    for name in names:
+        with pytest.raises(pmf.PmfError, match=f"only a joint PMF has '{name}'.* transition"):
+            getattr(model, name)
+    with pytest.raises(pmf.PmfError, match=r"model is a latent transition model.*model\.wave"):
+        pmf.apps.recommend(model, codes)
+
+
 def test_forecast__uses_nothing_of_its_wave_and_later(model, codes):
     for wave, positions in enumerate(model.waves.positions):
         past = codes.copy()

@@ -229,3 +229,15 @@ def test_fit_traits__refuses_what_it_cannot_fit():
         pmf.families.fit_traits(codes, [2, 2])  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="schema"):
         pmf.families.fit_traits(DenseBlock(codes).to_sparse(np.array([0, 2, 4])))
+
+
+@pytest.mark.parametrize("fit", [pmf.families.fit_traits, pmf.families.fit_item_responses])
+def test_criteria_of_a_weighted_fit_are_refused_without_the_weights(fit):
+    codes = np.random.default_rng(0).integers(0, 2, (60, 3))
+    options = {} if fit is pmf.families.fit_item_responses else {"dimensions": 1, "n_states": 3}
+    schema = pmf.Schema.from_cardinalities([2, 2, 2])
+    result = fit(codes, schema=schema, weight=np.arange(1.0, 61.0), **options)
+    assert result.model.origin["n_effective"] == pytest.approx(45, abs=1)
+    with pytest.raises(pmf.PmfError, match=r"without weights.*result\.training"):
+        result.criteria(codes)
+    assert "n_effective" not in fit(codes, schema=schema, **options).model.origin

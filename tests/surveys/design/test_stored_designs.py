@@ -13,7 +13,7 @@ from pmflib.store.sample_blocks import list_blocks, scale_blocks
 from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.stored_variance import StoredReplicates
 from pmflib.surveys.design.replicates import find_stored_replicates
-from pmflib.surveys.design.sample_designs import StoredUnits
+from pmflib.surveys.design.sample_designs import StoredRows, StoredUnits
 
 SIZES = [2, 3, 2, 2, 3]
 SCHEMA = pmf.Schema.from_cardinalities(SIZES)
@@ -107,6 +107,38 @@ def test_strata_and_units(survey, tmp_path, method, rtol):
     expected = pmf.inference.standard_errors(model, codes, design, method=method)
     found = find_stored_replicates(model, stored, StoredUnits(), method)
     check(find_design_errors(found), expected, rtol)
+
+
+@pytest.mark.parametrize(("method", "rtol"), [("auto", 1e-6), ("refit", 5e-3)])
+def test_weights_alone(survey, tmp_path, thread_client, method, rtol):
+    model, codes, weights, _, _, _ = survey
+    codes, weights = codes[:180], weights[:180]
+    model = pmf.fit_em(codes, model, weight=weights, pseudo_count=0.5, tol=1e-13).model
+    stored = store_samples(tmp_path / "p", codes, weights)
+    design = pmf.surveys.SurveyDesign(weights, decimals=6)
+    expected = pmf.inference.standard_errors(model, codes, design, method=method)
+    check(pmf.inference.standard_errors(model, stored, method=method), expected, rtol)
+    on_workers = pmf.inference.standard_errors(model, stored.with_client(thread_client))
+    check(on_workers, pmf.inference.standard_errors(model, codes, design), 1e-6)
+    with pytest.raises(pmf.PmfError, match="design is given and samples are stored"):
+        pmf.inference.standard_errors(model, stored, design)
+    forests = pmf.fit_em(codes, schema=SCHEMA, rank=2, dependence="tree").model
+    with pytest.raises(
+        pmf.PmfError, match=r"samples have a design or weights, and model .*forests"
+    ):
+        pmf.inference.standard_errors(forests, stored)
+
+
+def test_many_rows_with_weights_are_put_into_groups(survey, tmp_path):
+    _, codes, weights, *_ = survey
+    stored = store_samples(tmp_path / "p", codes, weights)
+    drawn = StoredRows().reduce(stored.blocks, 100)
+    first, second = stored.blocks[:2]
+    columns = np.concatenate([drawn.read_scaled(first, 0), drawn.read_scaled(second, first.n_rows)])
+    assert columns.size == 400
+    assert set(columns.tolist()) == set(range(100)) == set(range(drawn.record.n_columns))
+    assert drawn.record.degrees == len(codes) - 1
+    assert "900 rows are put into groups" in drawn.record.notes[0]
 
 
 def test_reduce__many_units_are_left_out_in_groups_of_their_stratum(survey, tmp_path):
