@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
 from pmflib.store.objects.interface import LIST_FILE, FileCache, Objects, is_inner
 from pmflib.store.objects.local_files import find_cache
-from pmflib.store.objects.local_folder import digest_file, digest_files, read_file_ranges
+from pmflib.store.objects.local_folder import digest_file, digest_files
 
 FOLDER_DIGITS = 24
 """Number of digits of an artefact's digest in the name of its folder."""
@@ -187,26 +187,6 @@ def holds(path: Path) -> bool:
         return path.exists()
     name = path.relative_to(folder).as_posix()
     return name == "." or any(f"{each}/".startswith(f"{name}/") for each in read_list(folder))
-
-
-def read_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-    """Read the byte ranges [start, stop) of a file without checking them.
-
-    Of a file in a bucket that is not cached, only these bytes are fetched.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    """
-    try:
-        return read_file_ranges(path, ranges)
-    except FileNotFoundError:
-        folder = find_artefact(path)
-        cache = None if folder is None else find_cache(folder)
-        if cache is None:
-            raise
-        return cache.read_ranges(path, ranges)
 
 
 def read_checked(path: Path) -> bytes:
