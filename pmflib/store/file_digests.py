@@ -15,7 +15,13 @@ from typing import Annotated, Any, TypeAlias
 from pmflib.base.errors import StoreError
 from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
-from pmflib.store.objects.interface import LIST_FILE, FileCache, Objects, is_inner
+from pmflib.store.objects.interface import (
+    DROPPED_FILE,
+    LIST_FILE,
+    FileCache,
+    Objects,
+    is_inner,
+)
 from pmflib.store.objects.local_files import find_cache
 from pmflib.store.objects.local_folder import digest_file, digest_files
 
@@ -270,10 +276,21 @@ def find_changes(folder: Path) -> list[str]:
     StoreError
         If the digest list is lost or damaged.
     """
-    published, found = read_list(folder), digest_files(fetch_all(folder))
-    changed = {name for name in published.keys() | found if published.get(name) != found.get(name)}
+    changed = compare_files(folder, read_list(folder), digest_files(fetch_all(folder)))
     links = (path for path in folder.rglob("*") if path.is_symlink())
     return sorted(changed | {path.relative_to(folder).as_posix() for path in links})
+
+
+def compare_files(folder: Path, published: Mapping[str, str], found: Mapping[str, str]) -> set[str]:
+    """Names whose digests differ, but for those of files that a collection has dropped."""
+    changed = {name for name in published.keys() | found if published.get(name) != found.get(name)}
+    return changed - {DROPPED_FILE} - ({*list_dropped(folder)} - found.keys())
+
+
+def list_dropped(folder: Path) -> list[str]:
+    """Names of the files of an artefact that a collection has dropped: see `collect`."""
+    path = folder / DROPPED_FILE
+    return path.read_text("utf-8").splitlines() if path.is_file() else []
 
 
 def _expect(folder: Path, path: Path) -> str:

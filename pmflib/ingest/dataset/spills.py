@@ -28,7 +28,7 @@ from pmflib.ingest.dataset.identifiers import list_keys, make_keys
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
 from pmflib.store.dataset import FileStep
-from pmflib.store.file_digests import fetch_files, holds, read_checked
+from pmflib.store.file_digests import fetch_files, holds, list_dropped, read_checked
 from pmflib.store.parquet_batches import read_batches
 
 SPILL_BYTES = 32 << 20
@@ -206,6 +206,11 @@ class Spill:
             self.n_buckets = int(self.metadata["buckets"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._refuse(error) from error
+        if list_dropped(folder):
+            raise StoreError(
+                f"rows of spill {folder.name!r} are no longer in the store: its file has changed since, and `pmf gc` "
+                "keeps the rows of the last runs only"
+            )
         found = {key: self.metadata.get(key) for key in expected}
         if wrong := {key: value for key, value in found.items() if value != expected[key]}:
             raise StoreError(

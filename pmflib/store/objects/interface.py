@@ -17,6 +17,8 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+DROPPED_FILE = ".dropped"
+"""Name of the list of files of an artefact that a collection has dropped, one per line."""
 LIST_FILE = ".digests"
 """List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
 content: the digest of the content is a digest of this list."""
