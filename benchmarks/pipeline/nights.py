@@ -225,6 +225,7 @@ class Replay:
     def run(self, config: Path) -> Night:
         """Run a pipeline as ``pmf run`` does."""
         from pmflib_flows import etl
+        from pmflib_tasks.stages import order
 
         store = Path(load_config(config).resolve("store"))
         before, read = list_sizes(store), self._bytes.read()
@@ -236,7 +237,7 @@ class Replay:
 
         start = read_clock()
         outcome = None
-        with mock.patch.object(etl, "evaluate", note):
+        with mock.patch.object(order, "evaluate", note):
             try:
                 etl.etl(str(config))
             except PmfError as error:

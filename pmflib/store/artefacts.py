@@ -17,7 +17,15 @@ from typing import Annotated, Any, TypeAlias
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.base.json_records import from_json
 from pmflib.store.checkpoints import KIND_FILE, claim_work
-from pmflib.store.file_digests import FOLDER_DIGITS, Digest, find_changes, seal, unseal, write_list
+from pmflib.store.file_digests import (
+    FOLDER_DIGITS,
+    Digest,
+    find_changes,
+    list_dropped,
+    seal,
+    unseal,
+    write_list,
+)
 from pmflib.store.leases import drop_leases, find_own_lease, hold_lease, list_leases
 from pmflib.store.objects.addresses import open_objects
 from pmflib.store.objects.interface import LIST_FILE, Objects, call_in_parallel
@@ -262,12 +270,17 @@ class Store:
         return self._find(identity)
 
     def find_before(self, identity: str) -> Entry | None:
-        """Find an entry before building its artefact: see `find`.
+        """Find an entry before building its artefact (see `find`), which is built again if files of it were dropped.
 
         In a bucket, an artefact that another machine has published within the last half minute may be missed and built
         again.
         """
-        return None if self.objects.lacks(f"manifest/{identity}.json") else self.find(identity)
+        entry = None if self.objects.lacks(f"manifest/{identity}.json") else self.find(identity)
+        return None if entry is None or self.lacks_files(entry.reference) else entry
+
+    def lacks_files(self, reference: Reference) -> bool:
+        """Whether a collection has dropped files of an artefact: see `list_dropped`."""
+        return bool(reference.path and list_dropped(self.root / reference.path))
 
     def read_entry(self, identity: str) -> Entry | None:
         """Read the manifest entry of an identity, whether its content exists or not, without marking it as used.
@@ -506,6 +519,6 @@ def number_inputs(role: str, references: Sequence[Reference]) -> dict[str, Refer
 def _is_whole(folder: Path) -> bool:
     """Whether an artefact is unchanged since it was published."""
     try:
-        return not find_changes(folder)
+        return not find_changes(folder) and not list_dropped(folder)
     except StoreError:
         return False

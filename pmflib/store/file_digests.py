@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,9 +15,15 @@ from typing import Annotated, Any, TypeAlias
 from pmflib.base.errors import StoreError
 from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
-from pmflib.store.objects.interface import LIST_FILE, FileCache, Objects, is_inner
+from pmflib.store.objects.interface import (
+    DROPPED_FILE,
+    LIST_FILE,
+    FileCache,
+    Objects,
+    is_inner,
+)
 from pmflib.store.objects.local_files import find_cache
-from pmflib.store.objects.local_folder import digest_file, digest_files, read_file_ranges
+from pmflib.store.objects.local_folder import digest_file, digest_files
 
 FOLDER_DIGITS = 24
 """Number of digits of an artefact's digest in the name of its folder."""
@@ -189,26 +195,6 @@ def holds(path: Path) -> bool:
     return name == "." or any(f"{each}/".startswith(f"{name}/") for each in read_list(folder))
 
 
-def read_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-    """Read the byte ranges [start, stop) of a file without checking them.
-
-    Of a file in a bucket that is not cached, only these bytes are fetched.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    """
-    try:
-        return read_file_ranges(path, ranges)
-    except FileNotFoundError:
-        folder = find_artefact(path)
-        cache = None if folder is None else find_cache(folder)
-        if cache is None:
-            raise
-        return cache.read_ranges(path, ranges)
-
-
 def read_checked(path: Path) -> bytes:
     """Read a file that fits in memory, and check it: see `check_file`.
 
@@ -290,10 +276,21 @@ def find_changes(folder: Path) -> list[str]:
     StoreError
         If the digest list is lost or damaged.
     """
-    published, found = read_list(folder), digest_files(fetch_all(folder))
-    changed = {name for name in published.keys() | found if published.get(name) != found.get(name)}
+    changed = compare_files(folder, read_list(folder), digest_files(fetch_all(folder)))
     links = (path for path in folder.rglob("*") if path.is_symlink())
     return sorted(changed | {path.relative_to(folder).as_posix() for path in links})
+
+
+def compare_files(folder: Path, published: Mapping[str, str], found: Mapping[str, str]) -> set[str]:
+    """Names whose digests differ, but for those of files that a collection has dropped."""
+    changed = {name for name in published.keys() | found if published.get(name) != found.get(name)}
+    return changed - {DROPPED_FILE} - ({*list_dropped(folder)} - found.keys())
+
+
+def list_dropped(folder: Path) -> list[str]:
+    """Names of the files of an artefact that a collection has dropped: see `collect`."""
+    path = folder / DROPPED_FILE
+    return path.read_text("utf-8").splitlines() if path.is_file() else []
 
 
 def _expect(folder: Path, path: Path) -> str:

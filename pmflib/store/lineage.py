@@ -25,6 +25,10 @@ DISPENSABLE = frozenset(
 partitions and spills, counts are complete or refer to counts, and initial parameters are superseded by the fit. Such
 inputs are mostly of earlier runs, and following them would keep every earlier run."""
 
+OF_LAST_RUNS = {"spill": "rows-*.parquet"}
+"""By kind of artefact, the files that only the last runs need: what the next run builds upon and compares new files
+with, and an erasure searches. What is said of earlier runs is in other files: rejected rows and counts of levels."""
+
 EVALUATIONS = frozenset({"quality", "scores", "comparison", "reference", "tables"})
 """Kinds of artefacts that evaluate data or models, and can be read without these."""
 

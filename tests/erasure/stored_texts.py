@@ -7,8 +7,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import zarr
 
-from pmflib.ingest.dataset.spills import Spill
-
 
 def find_texts(folder, texts):
     """Files below a folder that hold one of some texts, in their bytes or in what these decode to."""
@@ -37,8 +35,6 @@ def decode(path):
         loaded = np.load(path, allow_pickle=False)
         arrays = [loaded] if path.suffix == ".npy" else [loaded[name] for name in loaded.files]
         yield from (array.tobytes() for array in arrays)
-    elif path.name == "rows.pages":
-        yield from decode_pages(path)
     elif path.suffix in (".db", ".sqlite"):
         base = sqlite3.connect(path)
         yield "\n".join(base.iterdump()).encode()
@@ -51,8 +47,3 @@ def decode_group(path):
         for _, array in group.arrays():
             yield np.asarray(array[...]).tobytes()
         yield json.dumps(dict(group.attrs), ensure_ascii=False, default=str).encode()
-
-
-def decode_pages(path):
-    for rows in Spill(path.parent, {}).read_pages():
-        yield b"\n".join(text for text in rows["sample"].to_pylist())

@@ -12,6 +12,7 @@ from pmflib.cluster.memory import ClusterMemory
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Store
+from pmflib.store.care.collection import collect
 from pmflib.store.care.verification import verify_store
 from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import list_erased, read_erasures
@@ -135,13 +136,16 @@ def no_workers(monkeypatch):
     )
 
 
-def check_nights(folder, layout, seed, n_nights):
+def check_nights(folder, layout, seed, n_nights, *, collects=False):
     rng = np.random.default_rng(seed)
     pipeline = Pipeline(folder / "store-of-all", layout, on_duplicate=("last", "first")[seed % 2])
     gone = set()
     for night in range(n_nights):
         change_files(pipeline.data, rng, layout, night)
         pipeline.run()
+        if collects:
+            # rows of files that have changed since go, for no run needs them
+            collect(pipeline.store, n_nights, older_than=0)
         compare(pipeline, layout, gone, folder / f"fresh-{night}-before")
         if rng.random() < 0.7:
             chosen = {f"s{n}" for n in rng.integers(0, 27, 1 + rng.integers(4)).tolist()}
@@ -155,6 +159,11 @@ def check_nights(folder, layout, seed, n_nights):
 @pytest.mark.parametrize("layout", ["long", "timed", "wide"])
 def test_erase_samples__equals_a_store_that_never_saw_them(tmp_path, layout):
     check_nights(tmp_path, layout, 3, 3)
+
+
+@pytest.mark.parametrize("layout", ["timed", "wide"])
+def test_erase_samples__where_rows_of_earlier_runs_are_no_longer_in_the_store(tmp_path, layout):
+    check_nights(tmp_path, layout, 4, 4, collects=True)
 
 
 @pytest.mark.slow

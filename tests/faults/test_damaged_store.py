@@ -95,8 +95,8 @@ def test_stages__damaged_chunk(
 @pytest.mark.parametrize(
     ("file", "redone"),
     [
-        ("spill/*/rows.pages", "samples"),
-        ("spill/*/pages.index", "samples"),
+        ("spill/*/rows-00.parquet", "samples"),
+        ("spill/*/spill.json", "samples"),
         ("spill-list/*/spills.json", "samples"),
         ("dataset/*/dataset.json", "counts"),
         ("dataset/*/blocks.parquet", "counts"),

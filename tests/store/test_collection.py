@@ -19,6 +19,7 @@ from pmflib.store.care import collection
 from pmflib.store.care.collection import collect
 from pmflib.store.care.verification import verify_store
 from pmflib.store.lineage import is_needed, list_collected_runs
+from pmflib.store.objects.local_folder import replace_file
 from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
 
 RUN = RunRecord("run", "kept", "", "then", "now", "", {})
@@ -372,3 +373,85 @@ def test_drop__keeps_what_another_run_has_come_to(tmp_path):
     assert (folder / "text").read_text() == "the same content"
     assert store.drop(name, folder.stat().st_mtime_ns)
     assert not folder.exists()
+
+
+def build_spill(store, number):
+    """Build an artefact with rows and an account."""
+
+    def write(folder, work):
+        (folder / "rows-00.parquet").write_text("rows" * 100 + str(number))
+        (folder / "account").write_text(str(number))
+        return {}
+
+    return store.build("spill", inputs={}, options={"n": number}, version=1, write=write)
+
+
+def run_changes(store, nights=3):
+    """Spills of some runs: one file stays as it is, the other changes every night."""
+    kept, changing = build_spill(store, 0), []
+    for night in range(1, nights + 1):
+        changing.append(build_spill(store, night))
+        listed = build(store, "spill-list", night, [kept, changing[-1]])
+        record(store, {"dataset": build(store, "dataset", night, [listed])})
+    return kept, changing
+
+
+def list_rows(store, *spills):
+    return [(store.locate(each.reference) / "rows-00.parquet").exists() for each in spills]
+
+
+def test_collect__rows_of_earlier_runs_go_and_the_rest_of_these_stays(store):
+    kept, changing = run_changes(store)
+    before = list_files(store)
+    planned = collect(store, 9, older_than=0, dry_run=True)
+    assert list_files(store) == before
+    found = collect(store, 9, older_than=0)
+    assert planned.leftovers == found.leftovers
+    assert (found.leftovers["rows"].number, found.leftovers["rows"].bytes) == (2, 2 * 401)
+    assert list_rows(store, kept, *changing) == [True, False, False, True]
+    assert all((store.locate(each.reference) / "account").exists() for each in changing)
+    assert find_problems(store) == set()
+    assert "rows" not in collect(store, 9, older_than=0).leftovers
+    # what is lost besides is still told
+    (store.locate(changing[0].reference) / "account").unlink()
+    assert find_problems(store) == {"damaged content"}
+
+
+def test_collect__an_artefact_whose_rows_went_is_found_but_built_again_where_it_is_needed(store):
+    _, changing = run_changes(store)
+    collect(store, 9, older_than=0)
+    first = changing[0].reference
+    assert store.find(first.identity) == changing[0]
+    assert store.find_before(first.identity) is None
+    assert build_spill(store, 1) == changing[0]
+    assert list_rows(store, changing[0]) == [True]
+    assert store.find_before(first.identity) == changing[0]
+    assert find_problems(store) == set()
+
+
+def test_collect__rows_of_a_spill_that_a_run_uses_meanwhile_stay(store, monkeypatch):
+    _, changing = run_changes(store)
+
+    def use_it(path, content):
+        # a run has found the first spill just before
+        store.find(changing[0].reference.identity)
+        replace_file(path, content)
+
+    monkeypatch.setattr(collection, "replace_file", use_it)
+    for entry in store.entries():
+        age_entry(store, entry, 25)
+    collect(store, 9)
+    assert list_rows(store, *changing) == [True, False, True]
+    assert store.find_before(changing[0].reference.identity) is not None
+
+
+def test_collect__killed_before_rows_are_gone_is_ended_by_the_next(store, monkeypatch):
+    _, changing = run_changes(store)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.unlink", lambda *_, **__: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            collect(store, 9, older_than=0)
+    assert find_problems(store) == set()
+    collect(store, 9, older_than=0)
+    assert list_rows(store, *changing) == [False, False, True]
+    assert find_problems(store) == set()

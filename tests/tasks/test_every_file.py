@@ -248,9 +248,10 @@ def test_read__flipped_bit_is_never_taken_for_data(store, position, tmp_path):
             finally:
                 path.write_bytes(content)
     # of other kinds, some bits of a chunk's frame, at its start and end, say nothing about its content, and the offsets
-    # of models are not read, for they follow from the schema
+    # of models are not read, for they follow from the schema; nor are the magic bytes that open the Parquet of spills
     others = [path for path in unread if path.relative_to(store.root).parts[0] not in UNREAD]
     others = [path for path in others if "offsets" not in path.parts]
+    others = [path for path in others if position or not path.match("spill/*/*.parquet")]
     assert [path for path in others if position == 0.5 or "c" not in path.parts] == []
 
 

@@ -31,8 +31,8 @@ R = TypeVar("R")
 # 6: indexes of spills have sections; partitions hold groups of buckets
 VERSION = 6
 """Version of the artefacts; increase it when the same files give other bytes."""
-# 7: superseded rows name the row that supersedes them
-NAMED_VERSION = 7
+# 7: superseded rows name the row that supersedes them; 8: spills are Parquet
+NAMED_VERSION = 8
 """Version of the artefacts of samples with identifiers."""
 
 

@@ -100,8 +100,8 @@ def open_base(
 
 
 def has_spills(store: Store, base: Base) -> bool:
-    """Whether the spills of all files of an earlier dataset are in the store."""
-    return all(store.find(file.step.identity) is not None for file in base.files)
+    """Whether the spills of all files of an earlier dataset are in the store, with their rows."""
+    return all(store.find_before(file.step.identity) is not None for file in base.files)
 
 
 def find_touched(

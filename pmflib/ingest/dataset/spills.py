@@ -1,54 +1,55 @@
-"""Spills: encoded rows of one file, sorted by sample and split into pages; lists of spills."""
+"""Spills: encoded rows of one file in Parquet, sorted by sample; lists of spills."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.errors import StoreError
 from pmflib.base.hashing import HashArray
 from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
-from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, list_keys, make_keys
+from pmflib.ingest.dataset.identifiers import list_keys, make_keys
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
 from pmflib.store.dataset import FileStep
-from pmflib.store.file_digests import holds, read_checked, read_ranges
+from pmflib.store.file_digests import fetch_files, holds, list_dropped, read_checked
+from pmflib.store.parquet_batches import read_batches
 
 SPILL_BYTES = 32 << 20
 """Size of the buffer of rows that are sorted and written together, bytes."""
-PAGE_ROWS = 1024
-"""Largest number of rows of a page: about 30 kB of a long log, with one per cent of overhead."""
-PAGES_AT_ONCE = 256
-"""Number of pages that are read at once when all are read, about 8 MB."""
+GROUP_ROWS = 8192
+"""Largest number of rows of a row group, the least that is read: a few samples of a long log take one or two."""
+FILE_BUCKETS, FILE_ROWS = 16, 1 << 16
+"""Least number of buckets of a file, and of rows that the first buffer has for each: whoever reads a few buckets parses
+the footers of these alone, and small spills are one file."""
+MOST_FILES = 64
+"""Largest number of files."""
+BATCH_ROWS = 1 << 17
+"""Number of rows that are decoded at once, before those that are not asked for are dropped."""
 
-ROWS_FILE = "rows.pages"
-"""Pages end to end: Arrow record batches of rows of one bucket, sorted by the keys of their samples."""
-KEYS_FILE = "keys.pages"
-"""Distinct keys of each page, ascending, page after page: little-endian uint64."""
-INDEX_FILE = "pages.index"
-"""One record per page, sorted by bucket: see ``PAGE``."""
-FIELDS_FILE = "fields.arrow"
-"""Arrow schema of the rows, with metadata on the encoding and the sections of the index."""
-SECTIONS = "sections"
-"""Metadata key: for each section of the index, the number of records up to its end and the CRC-32 of its records."""
-MOST_SECTIONS = 64
-"""Largest number of sections of an index, of about equally many buckets each; readers of some buckets read only the
-sections of these."""
+CONTENT = "spill.json"
+"""Metadata on the encoding, and the size and CRC-32 of the footer of each file."""
+FOOTERS = "footers"
+"""Metadata key of the footers."""
 
+KEY = "key"
+"""Column of the keys of samples: uint64, sorted within each buffer."""
 WEIGHT = "weight"
 """Column of sample weights: int64, in units."""
 
@@ -58,33 +59,19 @@ UNITS = ("stratum", "unit")
 REPLICATES = "replicates"
 """Column of replicate weights: those of a row end to end, int64, little-endian, in units."""
 
-PAGE = np.dtype(
-    [
-        ("bucket", "<i8"),
-        ("n_rows", "<i8"),
-        ("start", "<i8"),
-        ("stop", "<i8"),
-        ("checksum", "<u4"),
-        ("first_key", "<i8"),
-        ("last_key", "<i8"),
-        ("keys_checksum", "<u4"),
-        ("oldest", "<f8"),
-        ("newest", "<f8"),
-    ]
-)
-"""Record of a page: bucket and number of rows; byte range in ``ROWS_FILE`` and its CRC-32; range of keys in
-``KEYS_FILE`` and its CRC-32; oldest and newest time of its rows, NaN if they have none."""
-
+_ENCODINGS = {KEY: "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED", "time": "BYTE_STREAM_SPLIT"}
+_REPEATED = ("sample", WEIGHT, *UNITS)
+"""Columns whose values repeat from row to row."""
 _POSITION_BITS = 22
 """Bits for the position of a row in the buffer, below the 42 bits of its key."""
 
 
 class SpillWriter:
-    """Writes a spill: rows sorted by sample, in pages that can be read one by one.
+    """Writes a spill: Parquet files of runs of buckets, with rows sorted by sample in small row groups.
 
     Rows are sorted and written whenever ``SPILL_BYTES`` are buffered, so that memory depends neither on the number of
     rows nor on that of buckets. Rows of one sample keep the order of their file. Equal calls of `append` give equal
-    bytes. Use it as a context manager: a spill that was not closed has no index and cannot be read.
+    bytes. Use it as a context manager: a spill that was not closed cannot be read.
 
     Parameters
     ----------
@@ -99,14 +86,13 @@ class SpillWriter:
     def __init__(self, folder: Path, fields: pa.Schema, n_buckets: int) -> None:
         self.metadata: dict[str, str] = {"buckets": str(n_buckets)}
         self._folder = folder
-        self._fields = fields
+        self._fields = pa.schema([pa.field(KEY, pa.uint64()), *fields])
         self._n_buckets = n_buckets
         self._waiting: list[pa.RecordBatch] = []
         self._n_bytes = self._n_rows = 0
         self._keys: list[HashArray] = []
-        self._pages: list[tuple[float, ...]] = []
-        self._rows_file: IO[bytes] | None = None
-        self._keys_file: IO[bytes] | None = None
+        self._files: list[pq.ParquetWriter] = []
+        self._open = ExitStack()
 
     def append(self, hashes: HashArray, batch: pa.RecordBatch) -> None:
         """Add rows to the buckets given by their hashes, uint64 of shape (n_rows,)."""
@@ -119,6 +105,8 @@ class SpillWriter:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._files:
+            self._open_files()
         if not self._waiting:
             return
         keys = np.concatenate(self._keys)
@@ -132,62 +120,65 @@ class SpillWriter:
         self._keys.clear()
         self._n_bytes = self._n_rows = 0
         keys >>= np.uint64(_POSITION_BITS)
-        new = np.ones(keys.size, np.bool_)
-        np.not_equal(keys[1:], keys[:-1], out=new[1:])
-        firsts = np.array(
-            [list_keys(bucket)[0] for bucket in range(self._n_buckets + 1)], np.uint64
-        )
-        edges = np.searchsorted(keys, firsts).tolist()
-        for bucket, (first, last) in enumerate(pairwise(edges)):
-            for start in range(first, last, PAGE_ROWS):
-                part = slice(start, min(start + PAGE_ROWS, last))
-                new[start] = True
-                page = rows.slice(part.start, part.stop - part.start)
-                self._write(bucket, page, keys[part][new[part]])
+        table = pa.Table.from_arrays([pa.array(keys), *rows.columns], schema=self._fields)
+        firsts = [first for first, _ in list_ranges(self._n_buckets, len(self._files))]
+        edges = [*np.searchsorted(keys, np.array(firsts, np.uint64)).tolist(), keys.size]
+        for file, (start, stop) in zip(self._files, pairwise(edges), strict=True):
+            if start < stop:
+                file.write_table(table.slice(start, stop - start), GROUP_ROWS)
 
-    def _write(self, bucket: int, rows: pa.RecordBatch, keys: HashArray) -> None:
-        assert self._rows_file is not None
-        assert self._keys_file is not None
-        content, names = rows.serialize(), keys.astype("<u8", copy=False).tobytes()
-        start, first = map(int, (self._pages[-1][3], self._pages[-1][6]) if self._pages else (0, 0))
-        self._rows_file.write(content)
-        self._keys_file.write(names)
-        stop, checksum = start + content.size, zlib.crc32(content)
-        key_range = first, first + keys.size, zlib.crc32(names)
-        times = math.nan, math.nan
-        if "time" in rows.schema.names:
-            column = rows.column("time").to_numpy()
-            times = float(column.min()), float(column.max())
-        self._pages.append((bucket, rows.num_rows, start, stop, checksum, *key_range, *times))
+    def _open_files(self) -> None:
+        n_files = min(self._n_buckets // FILE_BUCKETS, self._n_rows // FILE_ROWS, MOST_FILES)
+        for index in range(max(n_files, 1)):
+            file = pq.ParquetWriter(
+                self._folder / name_file(index),
+                self._fields,
+                compression="zstd",
+                use_dictionary=[name for name in self._fields.names if name in _REPEATED],
+                column_encoding={
+                    name: _ENCODINGS[name] for name in self._fields.names if name in _ENCODINGS
+                },
+                write_statistics=[KEY, "time"],
+                write_page_checksum=True,
+            )
+            self._files.append(self._open.enter_context(file))
 
     def __enter__(self) -> SpillWriter:
-        self._rows_file = (self._folder / ROWS_FILE).open("wb")
-        self._keys_file = (self._folder / KEYS_FILE).open("wb")
         return self
 
     def __exit__(self, error_type: object, *error: object) -> None:
-        assert self._rows_file is not None
-        assert self._keys_file is not None
-        with self._rows_file, self._keys_file:
+        with self._open:
             if error_type is None:
                 self._flush()
         if error_type is None:
+            footers = []
+            for index in range(len(self._files)):
+                path = self._folder / name_file(index)
+                n_bytes = pq.read_metadata(path).serialized_size + 8
+                footers.append((n_bytes, zlib.crc32(_read_end(path, n_bytes))))
             # written last, as metadata may depend on the first rows
-            pages = np.array(self._pages, PAGE)
-            pages = pages[np.argsort(pages["bucket"], kind="stable")]
-            sections = list_sections(self._n_buckets)
-            ends = np.searchsorted(pages["bucket"], [stop for _, stop in sections]).tolist()
-            parts = [pages[start:stop] for start, stop in pairwise([0, *ends])]
-            index = [
-                [end, zlib.crc32(part.tobytes())] for end, part in zip(ends, parts, strict=True)
-            ]
-            fields = self._fields.with_metadata({**self.metadata, SECTIONS: json.dumps(index)})
-            (self._folder / FIELDS_FILE).write_bytes(fields.serialize())
-            (self._folder / INDEX_FILE).write_bytes(pages.tobytes())
+            content = json.dumps({**self.metadata, FOOTERS: footers})
+            (self._folder / CONTENT).write_text(content, "utf-8")
+
+
+def name_file(index: int) -> str:
+    """Name of a file of a spill."""
+    return f"rows-{index:02}.parquet"
+
+
+def list_ranges(n_buckets: int, n_files: int) -> list[tuple[int, int]]:
+    """First and last key of each file of a spill: all have about equally many buckets."""
+    edges = pairwise(n_buckets * index // n_files for index in range(n_files + 1))
+    return [(list_keys(first)[0], list_keys(stop - 1)[1]) for first, stop in edges]
+
+
+Overlaps: TypeAlias = Callable[[HashArray, HashArray], BoolArray]
+"""Whether some keys of interest are in each of several ranges of keys, given by their first and last key; in a range of
+one key, whether it is one of them."""
 
 
 class Spill:
-    """A spill opened for reading; only the required sections of its index are read.
+    """A spill opened for reading; only the row groups that may hold what is asked for are read.
 
     Parameters
     ----------
@@ -209,16 +200,17 @@ class Spill:
         self._folder = folder
         self._since = since
         try:
-            fields = pa.ipc.read_schema(pa.py_buffer(read_checked(folder / FIELDS_FILE)))
-            self.metadata = {k.decode(): v.decode() for k, v in fields.metadata.items()}
-            self._n_buckets = int(self.metadata["buckets"])
-            self._index = [(int(end), int(crc)) for end, crc in json.loads(self.metadata[SECTIONS])]
-            if len(self._index) != len(list_sections(self._n_buckets)):
-                raise ValueError(f"its index has {len(self._index)} sections")
+            content = parse_json(read_checked(folder / CONTENT))
+            self._footers = from_json(list[tuple[int, int]], content.pop(FOOTERS))
+            self.metadata = from_json(dict[str, str], content)
+            self.n_buckets = int(self.metadata["buckets"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._refuse(error) from error
-        del self.metadata[SECTIONS]
-        self._fields = fields.remove_metadata()
+        if list_dropped(folder):
+            raise StoreError(
+                f"rows of spill {folder.name!r} are no longer in the store: its file has changed since, and `pmf gc` "
+                "keeps the rows of the last runs only"
+            )
         found = {key: self.metadata.get(key) for key in expected}
         if wrong := {key: value for key, value in found.items() if value != expected[key]}:
             raise StoreError(
@@ -233,144 +225,87 @@ class Spill:
         StoreError
             If the spill does not have these buckets.
         """
-        if not 0 <= start < stop <= self._n_buckets:
+        if not 0 <= start < stop <= self.n_buckets:
             raise StoreError(
-                f"buckets {start} to {stop - 1} are outside [0, {self._n_buckets}) of spill {self._folder.name!r}; "
+                f"buckets {start} to {stop - 1} are outside [0, {self.n_buckets}) of spill {self._folder.name!r}; "
                 "assemble with the number of buckets it was spilled with"
             )
-        return self._read_rows(self._find_pages(start, stop))
-
-    def read_pages(self) -> Iterator[pa.RecordBatch]:
-        """Read all rows page by page, those of each sample in the order of the file."""
-        try:
-            for first in range(0, self._pages.size, PAGES_AT_ONCE):
-                yield from self._read_some(self._pages[first : first + PAGES_AT_ONCE])
-        except (OSError, pa.ArrowException) as error:
-            raise self._refuse(error) from error
+        first, last = list_keys(start)[0], list_keys(stop - 1)[1]
+        return self._read_rows(lambda lowest, highest: (highest >= first) & (lowest <= last))
 
     def read_samples(self, keys: HashArray) -> pa.Table:
-        """Read the rows of samples with some keys, uint64 and sorted, those of each sample in the order of the file.
-
-        Only the sections of the index for their buckets are read, and pages without these samples are skipped.
-        """
-        pages = np.empty(0, PAGE)
-        if keys.size:
-            first, last = find_buckets(keys[[0, -1]]).tolist()
-            pages = self._find_pages(first, last + 1)
-        found = np.zeros(pages.size, np.bool_)
-        matches = is_among(self._read_keys(pages), keys)
-        if matches.any():
-            sizes = pages["last_key"] - pages["first_key"]
-            found = np.logical_or.reduceat(matches, np.cumsum(sizes) - sizes)
-        rows = self._read_rows(pages[found])
-        if not rows.num_rows:
-            return rows
-        hashes = hash_identifiers(_join_chunks(rows["sample"]))
-        return rows.filter(pa.array(is_among(make_keys(hashes, self._n_buckets), keys)))
+        """Read the rows of samples with some keys, uint64 and sorted, those of each sample in the order of the file."""
+        return self._read_rows(
+            lambda lowest, highest: (
+                np.searchsorted(keys, lowest) < np.searchsorted(keys, highest, "right")
+            )
+        )
 
     def read_keys(self, after: int = 0) -> HashArray:
         """Read the distinct keys of all samples, or of those with rows after a given number: uint64, sorted."""
-        if not after:
-            return np.unique(self._read_keys(self._pages))
         keys = [np.empty(0, np.uint64)]
-        for batch in self.read_pages():
-            later = batch.filter(pa.array(batch["row"].to_numpy() > after))
-            keys.append(make_keys(hash_identifiers(later["sample"]), self._n_buckets))
+        for rows in self._scan([KEY, "row"] if after else [KEY]):
+            found = rows[KEY].to_numpy()
+            if after:
+                found = found[rows["row"].to_numpy() > after]
+            # rows of a sample mostly follow each other
+            keys.append(found[np.flatnonzero(np.diff(found, prepend=~found[:1]))])
         return np.unique(np.concatenate(keys))
 
     def count_rows(self, stop: float) -> int:
         """Count the rows before a time."""
-        past = self._pages["newest"] < stop
-        partly = ~past & (self._pages["oldest"] < stop)
-        times = self._read_pages(self._pages[partly])["time"].to_numpy()
-        return int(self._pages["n_rows"][past].sum()) + int(np.count_nonzero(times < stop))
+        parts = self._scan(["time"], times=(-math.inf, stop))
+        return sum(int(np.count_nonzero(part["time"].to_numpy() < stop)) for part in parts)
 
     def read_keys_between(self, start: float, stop: float) -> HashArray:
         """Read the distinct keys of samples with rows in the time interval [start, stop): uint64, sorted."""
-        pages = (self._pages["newest"] >= start) & (self._pages["oldest"] < stop)
-        rows = self._read_pages(self._pages[pages])
-        times = rows["time"].to_numpy()
-        rows = rows.filter(pa.array((times >= start) & (times < stop)))
-        hashes = hash_identifiers(_join_chunks(rows["sample"]))
-        return np.unique(make_keys(hashes, self._n_buckets))
+        keys = [np.empty(0, np.uint64)]
+        for rows in self._scan([KEY, "time"], times=(start, stop)):
+            times = rows["time"].to_numpy()
+            keys.append(np.unique(rows[KEY].to_numpy()[(times >= start) & (times < stop)]))
+        return np.unique(np.concatenate(keys))
 
-    def _read_keys(self, pages: npt.NDArray[Any]) -> HashArray:
-        """Read the keys of some pages, page after page."""
+    def _read_rows(self, overlaps: Overlaps) -> pa.Table:
+        """Read the rows of some keys within the window."""
+        found = []
+        for rows in self._scan(None, overlaps, (self._since, math.inf)):
+            keys = rows[KEY].to_numpy()
+            kept = overlaps(keys, keys)
+            if self._since > -math.inf:
+                kept &= rows["time"].to_numpy() >= self._since
+            rows = rows.drop_columns(KEY)
+            found.append(rows if kept.all() else rows.filter(pa.array(kept)))
+        return pa.Table.from_batches(found)
+
+    def _scan(
+        self,
+        columns: Sequence[str] | None = None,
+        overlaps: Overlaps = lambda lowest, highest: lowest <= highest,
+        times: tuple[float, float] = (-math.inf, math.inf),
+    ) -> Iterator[pa.RecordBatch]:
+        """Read columns of the row groups that may have some keys and times; the first batch of a file has no rows."""
+        ranges = np.array(list_ranges(self.n_buckets, len(self._footers)), np.uint64)
+        chosen = np.flatnonzero(overlaps(*ranges.T)).tolist() or [0]
+        fetch_files(self._folder, map(name_file, chosen))
         try:
-            ranges = [
-                (8 * start, 8 * stop)
-                for start, stop in zip(
-                    pages["first_key"].tolist(), pages["last_key"].tolist(), strict=True
-                )
-            ]
-            parts = read_ranges(self._folder / KEYS_FILE, ranges)
-        except OSError as error:
+            for index in chosen:
+                with self._open(index) as file:
+                    yield pa.RecordBatch.from_pylist([], file.schema_arrow)
+                    found = overlaps(*_list_bounds(file, KEY, np.uint64))
+                    if times != (-math.inf, math.inf):
+                        oldest, newest = _list_bounds(file, "time", np.float64)
+                        found &= (newest >= times[0]) & (oldest < times[1])
+                    groups = np.flatnonzero(found).tolist()
+                    yield from read_batches(file, BATCH_ROWS, groups=groups, columns=columns)
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise self._refuse(error) from error
-        for part, checksum in zip(parts, pages["keys_checksum"].tolist(), strict=True):
-            if zlib.crc32(part) != checksum:
-                raise self._refuse("keys of a page fail their checksum")
-        return np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
 
-    @property
-    def n_buckets(self) -> int:
-        """Number of buckets."""
-        return self._n_buckets
-
-    @property
-    def fields(self) -> pa.Schema:
-        """Schema of the rows."""
-        return self._fields
-
-    @cached_property
-    def _pages(self) -> npt.NDArray[Any]:
-        """Records of all pages in the order of writing."""
-        pages = self._find_pages(0, self._n_buckets)
-        return pages[np.argsort(pages["start"])]
-
-    def _find_pages(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Read the records of the pages of the buckets in [start, stop), sorted by bucket."""
-        sections = list_sections(self._n_buckets)
-        needed = [k for k, (a, b) in enumerate(sections) if a < stop and b > start]
-        ends = [0, *(end for end, _ in self._index)]
-        ranges = [(PAGE.itemsize * ends[k], PAGE.itemsize * ends[k + 1]) for k in needed]
-        try:
-            found = read_ranges(self._folder / INDEX_FILE, ranges)
-        except OSError as error:
-            raise self._refuse(error) from error
-        parts = [np.empty(0, PAGE)]
-        for section, content in zip(needed, found, strict=True):
-            if zlib.crc32(content) != self._index[section][1]:
-                raise self._refuse("a section of its index fails its checksum")
-            parts.append(np.frombuffer(content, PAGE))
-        pages = np.concatenate(parts)
-        return pages[(pages["bucket"] >= start) & (pages["bucket"] < stop)]
-
-    def _read_rows(self, pages: npt.NDArray[Any]) -> pa.Table:
-        """Read the rows of some pages that are within the window."""
-        rows = self._read_pages(pages[~(pages["newest"] < self._since)])
-        if (pages["oldest"] < self._since).any():
-            rows = rows.filter(pa.array(rows["time"].to_numpy() >= self._since))
-        return rows
-
-    def _read_pages(self, records: npt.NDArray[Any]) -> pa.Table:
-        try:
-            pages = self._read_some(records)
-        except (OSError, pa.ArrowException) as error:
-            raise self._refuse(error) from error
-        return pa.Table.from_batches(pages, self._fields)
-
-    def _read_some(self, pages: npt.NDArray[Any]) -> list[pa.RecordBatch]:
-        ranges = list(zip(pages["start"].tolist(), pages["stop"].tolist(), strict=True))
-        parts = read_ranges(self._folder / ROWS_FILE, ranges)
-        return list(map(self._read_page, parts, pages))
-
-    def _read_page(self, content: bytes, page: Any) -> pa.RecordBatch:
-        if zlib.crc32(content) != page["checksum"]:
-            raise self._refuse(f"the page at byte {page['start']} fails its checksum")
-        batch = pa.ipc.read_record_batch(pa.py_buffer(content), self._fields)
-        if batch.num_rows != page["n_rows"]:
-            raise self._refuse(f"the page at byte {page['start']} has {batch.num_rows} rows")
-        return batch
+    def _open(self, index: int) -> pq.ParquetFile:
+        """Open a file whose footer, which has no checksum in Parquet, is as it was written."""
+        path, (n_bytes, checksum) = self._folder / name_file(index), self._footers[index]
+        if zlib.crc32(_read_end(path, n_bytes)) != checksum:
+            raise ValueError(f"the footer of {path.name} fails its checksum")
+        return pq.ParquetFile(path, page_checksum_verification=True)
 
     def _refuse(self, problem: object) -> StoreError:
         return StoreError(
@@ -378,15 +313,18 @@ class Spill:
         )
 
 
-def list_sections(n_buckets: int) -> Sequence[tuple[int, int]]:
-    """Range of buckets of each section of an index: ``MOST_SECTIONS`` sections, or fewer, one per bucket."""
-    n_sections = min(n_buckets, MOST_SECTIONS)
-    return list(pairwise(n_buckets * section // n_sections for section in range(n_sections + 1)))
+def _read_end(path: Path, n_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(-n_bytes, os.SEEK_END)
+        return file.read()
 
 
-def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """Concatenate the chunks of a column, even if there are none."""
-    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
+def _list_bounds(file: pq.ParquetFile, column: str, dtype: type) -> npt.NDArray[Any]:
+    """Least and largest value of a column in each row group: shape (2, n_groups)."""
+    place = file.schema_arrow.get_field_index(column)
+    groups = map(file.metadata.row_group, range(file.num_row_groups))
+    statistics = [group.column(place).statistics for group in groups]
+    return np.array([[each.min for each in statistics], [each.max for each in statistics]], dtype)
 
 
 def is_among(keys: HashArray, known: HashArray) -> BoolArray:

@@ -267,17 +267,6 @@ class Bucket(Objects):
             self._clock = served, now
         return self._clock[0] + now - self._clock[1]
 
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read parts of an object; those that lie close together by one request."""
-        filled = [(start, stop) for start, stop in ranges if stop > start]
-        if not filled:
-            return [b""] * len(ranges)
-        starts, ends = zip(*filled, strict=True)
-        parts = iter(
-            self._insist(name, lambda: self._store.get_ranges(name, starts=starts, ends=ends))
-        )
-        return [bytes(next(parts)) if stop > start else b"" for start, stop in ranges]
-
     def put_file(self, name: str, path: Path) -> None:
         """Upload a file, a large one in parts; the object appears only when all parts are there."""
         size = path.stat().st_size

@@ -27,7 +27,6 @@ from pmflib.store.objects.local_folder import (
     PRIVATE,
     make_folder,
     mark_draft,
-    read_file_ranges,
     replace_file,
 )
 
@@ -227,13 +226,6 @@ class StoreCache(FileCache):
                     raise
                 continue
             return
-
-    def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read byte ranges; of a file that is not cached, only these are fetched."""
-        with suppress(FileNotFoundError):
-            # packed files were fetched with the list
-            return read_file_ranges(path, ranges)
-        return self.objects.read_ranges(self.name_objects(path), ranges)
 
     def publish(self, draft: Path, folder: Path) -> None:
         """Upload the files of an artefact and keep them in the cache; the digest list is written last.

@@ -18,9 +18,16 @@ from pmflib.store.checkpoints import KIND_FILE
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import FOLDER_DIGITS
 from pmflib.store.leases import hold_lease, read_store_clock
-from pmflib.store.lineage import BY_AGE, KeptRuns, choose_kept_runs, order_by_need, reach
-from pmflib.store.objects.interface import Location, call_in_parallel
-from pmflib.store.objects.local_folder import mark_draft
+from pmflib.store.lineage import (
+    BY_AGE,
+    OF_LAST_RUNS,
+    KeptRuns,
+    choose_kept_runs,
+    order_by_need,
+    reach,
+)
+from pmflib.store.objects.interface import DROPPED_FILE, Location, call_in_parallel
+from pmflib.store.objects.local_folder import mark_draft, replace_file
 from pmflib.store.run_records import (
     COLLECTIONS,
     RECORDS,
@@ -62,7 +69,8 @@ class Collection:
     artefacts
         Deleted artefacts by kind.
     leftovers
-        Other deleted data: "orphans", folders without a manifest entry, and "work", abandoned checkpoints.
+        Other deleted data: "orphans", folders without a manifest entry; "work", abandoned checkpoints; and "rows",
+        files of kept artefacts that only the last runs need.
     kept
         Kept artefacts by kind.
     runs
@@ -103,9 +111,11 @@ def collect(
     Artefacts are needed if they can be reached from the last runs of any pipeline, from models that are or were live
     after them, or from artefacts that were used within the last hours: runs touch the manifest entries they use. Each
     entry is first taken out of the manifest, and put back if it was touched meanwhile. Entries are deleted before their
-    inputs and before their content: a killed collection leaves only orphans, which the next one deletes.
+    inputs and before their content: a killed collection leaves only orphans, which the next one deletes. Of artefacts
+    that only earlier runs need, some files go as well: see ``OF_LAST_RUNS``.
 
-    In a bucket, entries are neither touched nor put back, so a collection needs exclusive access.
+    In a bucket, entries are neither touched nor put back, so a collection needs exclusive access; artefacts are kept
+    whole there, as small files are packed together.
 
     Parameters
     ----------
@@ -150,6 +160,17 @@ def _collect(store: Store, keep_runs: int, older_than: float, *, dry_run: bool) 
     kept = reach(entries, {*runs.roots, *used})
     found = Collection(runs)
     dropped = order_by_need(entries, entries.keys() - kept)
+    last = reach(entries, {*choose_kept_runs(store, 1).roots, *used})
+    # several entries may share content
+    whole = {entries[identity].reference.path for identity in last}
+    past = [
+        each
+        for identity, each in sorted(stored.items())
+        if each.entry.reference.kind in OF_LAST_RUNS
+        and identity in kept
+        and each.entry.reference.path not in whole
+        and not store.is_bucket
+    ]
     orphans = list_orphans(locations, entries.values(), before)
     work = _list_abandoned_work(store, before)
     by_name = {location.name: location for location in locations}
@@ -160,6 +181,7 @@ def _collect(store: Store, keep_runs: int, older_than: float, *, dry_run: bool) 
             amount = found.leftovers.setdefault(name, Amount())
             for location in leftovers:
                 amount.add(_weigh(store, location))
+        _drop_rows(store, past, found.leftovers, dry_run=True)
         return found
     with ExitStack() as stack:
         stack.enter_context(refuse_unwritable(store.root))
@@ -175,6 +197,7 @@ def _collect(store: Store, keep_runs: int, older_than: float, *, dry_run: bool) 
             for location in leftovers:
                 if (n_bytes := store.drop(location.name)) is not None:
                     amount.add(n_bytes)
+        _drop_rows(store, past, found.leftovers)
         drop_pages(store, runs.numbers)
         store.drop_leftovers()
         _count(store, [stored[identity] for identity in sorted(kept)], by_name, found.kept)
@@ -251,6 +274,37 @@ def _take_entry(store: Store, identity: str, stored: _StoredEntry) -> int | None
         return None
     draft.unlink()
     return state.st_size
+
+
+def _drop_rows(
+    store: Store, past: Iterable[_StoredEntry], amounts: dict[str, Amount], *, dry_run: bool = False
+) -> None:
+    """Drop the files ``OF_LAST_RUNS`` of artefacts that only earlier runs need."""
+    for stored in past:
+        reference = stored.entry.reference
+        folder = store.root / reference.path
+        paths = sorted(folder.glob(OF_LAST_RUNS[reference.kind]))
+        if not paths:
+            continue
+        n_bytes = sum(path.stat().st_size for path in paths)
+        if not dry_run:
+            # a run that builds the artefact again exchanges the folder, and keeps its own files
+            opened = os.open(folder, os.O_RDONLY)
+            try:
+                # from here on, the artefact is no longer found by who needs it whole; who did before has touched it
+                replace_file(folder / DROPPED_FILE, "\n".join(p.name for p in paths).encode())
+                if _find_touch(store, reference.identity) != stored.touched:
+                    (folder / DROPPED_FILE).unlink()
+                    continue
+                for path in paths:
+                    os.unlink(path.name, dir_fd=opened)
+            finally:
+                os.close(opened)
+        amounts.setdefault("rows", Amount()).add(n_bytes)
+
+
+def _find_touch(store: Store, identity: str) -> int:
+    return _to_ns((store.root / "manifest" / f"{identity}.json").stat().st_mtime)
 
 
 def _read_manifest(store: Store) -> dict[str, _StoredEntry]:

@@ -21,6 +21,7 @@ from pmflib.store.file_digests import (
     CHECKSUM,
     FINGERPRINTS,
     FOLDER_DIGITS,
+    compare_files,
     digest_list,
     read_fingerprint,
 )
@@ -336,9 +337,7 @@ def _check_content(store: Store, location: str, references: list[Reference]) -> 
         published = json.loads(store.objects.read_list(location)[0])
         if {reference.digest for reference in references} == {digest_list(published)}:
             found = store.objects.digest_files(location)
-            changes = [
-                each for each in published.keys() | found if published.get(each) != found.get(each)
-            ]
+            changes = [*compare_files(folder, published, found)]
             if not store.is_bucket:
                 links = (path for path in folder.rglob("*") if path.is_symlink())
                 changes += [path.relative_to(folder).as_posix() for path in links]

@@ -17,6 +17,8 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+DROPPED_FILE = ".dropped"
+"""Name of the list of files of an artefact that a collection has dropped, one per line."""
 LIST_FILE = ".digests"
 """List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
 content: the digest of the content is a digest of this list."""
@@ -146,10 +148,6 @@ class Objects(ABC):
         """Current time, seconds since 1970, by the clock that dates the objects."""
 
     @abstractmethod
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read the byte ranges [start, stop) of an object; raise `FileNotFoundError` if it does not exist."""
-
-    @abstractmethod
     def put_file(self, name: str, path: Path) -> None:
         """Upload a file of any size."""
 
@@ -254,10 +252,6 @@ class FileCache(ABC):
         StoreError
             If a file is lost or damaged in the store.
         """
-
-    @abstractmethod
-    def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read byte ranges of a file from the cache or the store; raise `FileNotFoundError` if neither has it."""
 
     @abstractmethod
     def publish(self, draft: Path, folder: Path) -> None:

@@ -196,10 +196,6 @@ class LocalFolder(Objects):
             os.utime(self.root)
         return self.root.stat().st_mtime
 
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read byte ranges of a file."""
-        return read_file_ranges(self.root / name, ranges)
-
     def put_file(self, name: str, path: Path) -> None:
         """Copy a file into the store."""
         target = self.root / name
@@ -286,16 +282,6 @@ def digest_file(path: Path) -> str:
     """Hexadecimal SHA-256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def read_file_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Read the byte ranges [start, stop) of a file."""
-    parts = []
-    with path.open("rb") as file:
-        for start, stop in ranges:
-            file.seek(start)
-            parts.append(file.read(stop - start))
-    return parts
 
 
 def replace_file(path: Path, content: bytes) -> None:

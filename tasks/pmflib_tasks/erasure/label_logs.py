@@ -119,7 +119,7 @@ def find_label_holdings(store: Store, erasures: ErasureList) -> LabelHoldings:
     current = _list_current(store, "dataset")
     inputs = {part.identity for each in current for part in _list_spills(entries, each)}
     for identity, entry in entries.items():
-        if entry.reference.kind == "spill":
+        if entry.reference.kind == "spill" and not store.lacks_files(entry.reference):
             rows = _look_into_spill(store.locate(entry.reference), identity, found)
             if rows and identity in inputs:
                 name, source = str(entry.options["name"]), entry.inputs["source"].digest

@@ -34,7 +34,7 @@ from pmflib.store.erasures import (
     stay_alone,
     write_erasures,
 )
-from pmflib.store.file_digests import check_file
+from pmflib.store.file_digests import check_file, list_dropped
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import order_by_need
 from pmflib.store.parquet_batches import read_batches
@@ -181,7 +181,8 @@ class Holdings:
     entries
         All manifest entries by identity.
     erased_rows
-        Rows of erased samples in artefacts of ``IDENTIFIED`` kinds, by identity, without empty ones.
+        Rows of erased samples in artefacts of ``IDENTIFIED`` kinds, by identity, without empty ones; and 0 rows of
+        spills whose rows `pmf gc` has dropped, as their counts of levels may include them.
     datasets
         Identities of the datasets made of these artefacts.
     counts
@@ -210,7 +211,8 @@ def find_holdings(store: Store, erased: ErasedSamples) -> Holdings:
         if entry.reference.kind in IDENTIFIED:
             folder = store.locate(entry.reference)
             rows_found = read.get(entry.reference.kind, _look_into_tables)(folder, entry, erased)
-            if rows_found.rows:
+            # what cannot be searched any more may hold them
+            if rows_found.rows or store.lacks_files(entry.reference):
                 found.erased_rows[identity] = rows_found
     for identity, entry in entries.items():
         if entry.reference.kind == "dataset":
@@ -253,6 +255,8 @@ def find_erased_rows(path: Path, erased: ErasedSamples) -> tuple[BoolArray, list
 
 
 def _look_into_spill(folder: Path, entry: Entry, erased: ErasedSamples) -> ErasedRows:
+    if list_dropped(folder):
+        return ErasedRows()
     spill = Spill(folder, {})
     rows = spill.read_samples(np.unique(make_keys(erased.hashes, spill.n_buckets)))
     samples = rows["sample"].combine_chunks()

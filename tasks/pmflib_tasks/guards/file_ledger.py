@@ -155,7 +155,7 @@ def read_answers(
         schema,
         layout,
         -np.inf,
-        lambda spill: pa.Table.from_batches(spill.read_pages(), spill.fields),
+        lambda spill: spill.read_buckets(0, spill.n_buckets),
     )
 
 

@@ -310,7 +310,7 @@ def _measure_night(
     )
     seen = np.zeros(keys.size, np.bool_)
     for step in before:
-        if store.find(step.identity) is not None:
+        if store.find_before(step.identity) is not None:
             seen |= is_among(keys, Spill(store.locate(step), {}).read_keys())
     repeated, agreeing, superseded = _count_repeated(store, now["dataset"], starts)
     night = Night(keys.size, int(np.count_nonzero(seen)), rows, repeated, agreeing)

@@ -17,7 +17,7 @@ from pmflib.store.bucket.caches import UPLOAD_SECONDS, drop_unused
 from pmflib.store.care.collection import list_unfinished
 from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
-from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
+from pmflib.store.file_digests import check_artefact, read_checked
 from pmflib.store.leases import hold_lease, list_leases
 from pmflib.store.objects.local_files import find_local_path, name_for_workers
 from pmflib.store.objects.local_folder import mark_draft
@@ -162,15 +162,6 @@ def test_read_rows__artefact_that_is_dropped_meanwhile(address, monkeypatch):
     monkeypatch.setattr("pmflib.store.zarr_arrays.np.asarray", drop_first)
     assert np.array_equal(read_array_rows(group, "x"), VALUES)
     assert dropped
-
-
-def test_read_ranges__fetches_no_more(address, monkeypatch, tmp_path):
-    monkeypatch.setattr(packs, "PACK_BYTES", 0)
-    entry = build(Store(address))
-    forget_cache(monkeypatch, tmp_path / "elsewhere")
-    file = Store(address).locate(entry.reference) / "facts.json"
-    assert read_ranges(file, [(1, 4), (0, 1)]) == [b'"a"', b"{"]
-    assert not file.exists()
 
 
 def test_pack__cut_off_anywhere_is_seen(address, monkeypatch, tmp_path):

@@ -52,9 +52,8 @@ def test_replace__refused_when_it_has_changed(objects):
 
 
 def test_read__of_nothing(objects):
-    for read in (objects.read, lambda name: objects.read_ranges(name, [(0, 1)])):
-        with pytest.raises(FileNotFoundError):
-            read("nothing/here")
+    with pytest.raises(FileNotFoundError):
+        objects.read("nothing/here")
     assert not objects.exists("nothing/here")
     assert objects.list_objects("nothing") == []
     assert objects.list_folders("nothing") == []
@@ -76,17 +75,6 @@ def test_list__names_sizes_and_times_by_its_own_clock(objects):
     assert objects.list_folders("") == ["a", "ab"]
     objects.delete(["a/b/1", "a/b/2"])
     assert [metadata.name for metadata in objects.list_objects("a")] == ["a/c"]
-
-
-def test_read_ranges__in_any_order_and_empty(objects):
-    objects.put("x", bytes(range(200)))
-    assert objects.read_ranges("x", [(3, 5), (190, 200), (7, 7), (0, 1)]) == [
-        bytes([3, 4]),
-        bytes(range(190, 200)),
-        b"",
-        b"\0",
-    ]
-    assert objects.read_ranges("x", []) == []
 
 
 @pytest.mark.parametrize("size", [0, 5, 33 << 20])
