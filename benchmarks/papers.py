@@ -34,7 +34,7 @@ from benchmarks.models.movielens import list_movies, make_table
 from benchmarks.models.movielens import read_log as read_ratings
 from benchmarks.ranks import support_union
 from pmflib.apps.crowd import aggregate, read_labels
-from pmflib.apps.demo.planted_crowds import draw_published_crowd
+from pmflib.apps.crowd.planted_crowds import draw_published_crowd
 from pmflib.papers.nmf_rank import ColumnMoments
 from pmflib.papers.support_union import fit_row_support
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from pmflib.base.errors import ConfigError
+from pmflib.base.hooks import find_offers
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_run_of
@@ -21,9 +23,38 @@ from pmflib_tasks.stages.refine import refine
 from pmflib_tasks.steps import Step, Walk, find_current
 
 
+def check_options(config: PipelineConfig) -> None:
+    """Refuse options for which no feature of this installation does what they ask for.
+
+    Raises
+    ------
+    ConfigError
+        If there is one.
+    """
+    em = config.em
+    errors = "" if em.errors in ("auto", "off") else em.errors
+    for option, given, hook, name, lack, remedy in (
+        (
+            "errors",
+            errors,
+            "model_records",
+            "errors",
+            "finds no errors of parameters",
+            "set it to 'off'",
+        ),
+        ("target", em.target, "target_fits", "classes", "fits no model to a target", "remove it"),
+    ):
+        if given and name not in find_offers(hook):
+            raise ConfigError(
+                f"em.{option} is {given!r}, and this installation of pmflib {lack}; add the feature that does to "
+                f"pmflib.features.FEATURES, or {remedy}"
+            )
+
+
 def run_ingest(walk: Walk) -> Reference:
     """Encode the sources, upon the dataset of the last run."""
     config = walk.config
+    check_options(config)
     for check in list_offers("check_run"):
         check(config, load_schema(config))
     base = walk.find_original("dataset", walk.base)

@@ -9,7 +9,7 @@ from pmflib.apps.crowd.pairs.worker_marginals import (
     impute_by_one_pair,
     impute_designated,
 )
-from pmflib.apps.demo.planted_crowds import draw_published_crowd
+from pmflib.apps.crowd.planted_crowds import draw_published_crowd
 from pmflib.base.errors import MemoryPlanError
 
 K = 3
