@@ -102,6 +102,8 @@ class Feature:
         Name of the feature, and of its folders.
     section
         Key of its section of ``pipeline.toml``, and its class, derived from `FeatureSection`.
+    guards
+        Class of its options of section ``quality``, each declared by `pmflib_tasks.guard_limits.guard`.
     methods
         Methods that its stages fit a pipeline by: see `pmflib_tasks.config.sample_methods`.
     commands
@@ -154,6 +156,7 @@ class Feature:
 
     name: str
     section: Mapping[str, Place] = field(default_factory=dict)
+    guards: Place | None = None
     methods: tuple[Method, ...] = ()
     commands: tuple[Command, ...] = ()
     deployments: Mapping[str, Place] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Sections of ``pipeline.toml``, and drafts of configurations."""
 
-from pmflib_tasks.config.data_sections import Guard, GuardLimits, QualityConfig, StoreConfig
+from pmflib_tasks.config.data_sections import QualityConfig, StoreConfig
 from pmflib_tasks.config.loading import load_config, make_config
 from pmflib_tasks.config.model_sections import (
     EMConfig,
@@ -15,8 +15,6 @@ __all__ = [
     "EMConfig",
     "EvaluateConfig",
     "GateConfig",
-    "Guard",
-    "GuardLimits",
     "ModelConfig",
     "PipelineConfig",
     "QualityConfig",

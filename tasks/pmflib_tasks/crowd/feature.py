@@ -5,6 +5,7 @@ from pmflib_tasks.feature import Command, Feature, Place
 FEATURE = Feature(
     "crowd",
     section={"crowd": Place("pmflib_tasks.crowd.section:CrowdConfig")},
+    guards=Place("pmflib_tasks.crowd.guard_options:LabelGuards"),
     commands=(Command("crowd", Place("pmflib_flows.crowd.crowd:crowd"), "Labels", 210),),
     run_labels=Place("pmflib_flows.crowd.crowd_flow:run_labels"),
     sections={"classes": Place("pmflib_tasks.crowd.label_sections:describe_labels")},

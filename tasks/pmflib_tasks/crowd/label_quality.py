@@ -18,15 +18,18 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.crowd.label_guards import (
+    join_names,
     measure_agreement,
     measure_label_files,
     read_label_files,
 )
+from pmflib_tasks.guards.file_ledger import measure_losses
 from pmflib_tasks.guards.findings import Measurement, assess, summarise
+from pmflib_tasks.guards.row_guards import Changes
 from pmflib_tasks.guards.stored_checks import FINDINGS, measure_files
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 3
+VERSION = 4  # labels that changed files have lost
 
 
 @stage(name="quality", makes="quality")
@@ -57,7 +60,7 @@ def check_label_quality(
         report_progress("quality", 0, 1)
         measured, changes = measure_files(store, config.quality, dataset, last)
         if last is not None and changes.new:
-            measured += _compare(config, store, dataset, last)
+            measured += _compare(config, store, dataset, last, changes)
         findings = assess(measured, config.quality)
         content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
         (folder / FINDINGS).write_text(content, "utf-8")
@@ -81,9 +84,9 @@ def check_label_quality(
 
 
 def _compare(
-    config: PipelineConfig, store: Store, dataset: Reference, last: Reference
+    config: PipelineConfig, store: Store, dataset: Reference, last: Reference, changes: Changes
 ) -> list[Measurement]:
-    """Measure new labels against those of the last run."""
+    """Measure new labels against those of the last run, and the labels that changed files have lost."""
     schema = load_schema(config)
     entry = store.find(dataset.identity)
     account = DatasetAccount.from_json({} if entry is None else entry.summary)
@@ -92,7 +95,12 @@ def _compare(
     found = count_new_pairs(store, dataset, last, schema)
     usual = {"pairs": found.pairs, "agreeing": found.agreeing}
     earlier = np.sum([file.given.sum(axis=1) for file in before], axis=0)
+    lost: list[Measurement] = []
+    if not config.quality.removals_expected:
+        both = join_names(store, (dataset, last))
+        lost += measure_losses(store, dataset, last, changes, both, config.source.layout)
     return [
+        *lost,
         *measure_label_files(files, before, schema, per_task, config.quality),
         *measure_agreement(found.new, found.n_tasks, usual, schema.names, earlier == 0),
     ]

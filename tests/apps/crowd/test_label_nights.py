@@ -188,6 +188,25 @@ def test_crowd_flow__labels_that_were_exchanged_are_held_back(nights):
         nights.run()
 
 
+def test_crowd_flow__a_file_that_has_lost_labels_is_held_back(nights):
+    rows = draw(150)
+    nights.deliver("a.csv", rows)
+    nights.run()
+    # a worker has left, whom the run no longer knows, and 40 more labels are gone
+    nights.deliver("a.csv", [row for row in rows[40:] if row[1] != "person-003"])
+    with pytest.raises(QualityError, match=r"lost_answers: a\.csv: \d+ of 600 answers"):
+        nights.run()
+    assert nights.records[-1].outcome == "held back"
+    # the same labels in another order and in two files are all there
+    nights.deliver("a.csv", rows[::-2])
+    nights.deliver("b.csv", rows[-2::-2])
+    assert nights.run()["outcome"] != "held back"
+    nights.config.write_text(CONFIG.format(path="log") + "[quality]\nremovals_expected = true\n")
+    nights.deliver("a.csv", rows[100::-2])
+    (nights.folder / "log" / "b.csv").unlink()
+    assert nights.run()["tasks"] < 150
+
+
 def test_gate__a_worse_model_of_workers_stays_back_and_commands_know_it(
     nights, monkeypatch, capsys
 ):
