@@ -114,6 +114,8 @@ class Feature:
         Tuple of `pmflib_tasks.steps.Step`: its stages in the order of a run. They are asked before those of every run.
     check_run
         Function ``(config, schema)`` that raises an error if a run cannot succeed, before anything is read.
+    health
+        Function ``(config)`` that yields a `pmflib_tasks.health.Check` for each part of a setup that it needs.
     compare_datasets
         Function ``(store, one, other) -> str``: why models of two datasets cannot be compared, in a clause; or "".
     find_withdrawal
@@ -162,6 +164,7 @@ class Feature:
     deployments: Mapping[str, Place] = field(default_factory=dict)
     steps: Place | None = None
     check_run: Place | None = None
+    health: Place | None = None
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
     run_labels: Place | None = None

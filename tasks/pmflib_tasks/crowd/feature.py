@@ -7,6 +7,7 @@ FEATURE = Feature(
     section={"crowd": Place("pmflib_tasks.crowd.section:CrowdConfig")},
     guards=Place("pmflib_tasks.crowd.guard_options:LabelGuards"),
     commands=(Command("crowd", Place("pmflib_flows.crowd.crowd:crowd"), "Labels", 210),),
+    health=Place("pmflib_tasks.crowd.known:list_checks"),
     run_labels=Place("pmflib_flows.crowd.crowd_flow:run_labels"),
     sections={"classes": Place("pmflib_tasks.crowd.label_sections:describe_labels")},
     compare_runs={"labels": Place("pmflib_tasks.crowd.label_differences:compare_runs")},

@@ -9,5 +9,6 @@ FEATURE = Feature(
     plan=Place("pmflib_tasks.sites.pool:plan_stages"),
     steps=Place("pmflib_tasks.sites.pool:STEPS"),
     sections={"model": Place("pmflib_tasks.sites.site_sections:describe_sites")},
+    health=Place("pmflib_tasks.sites.pool:list_checks"),
     find_withdrawal=Place("pmflib_tasks.sites.pool:find_withdrawal"),
 )
