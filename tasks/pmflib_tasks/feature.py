@@ -116,6 +116,8 @@ class Feature:
         Function ``(config, schema)`` that raises an error if a run cannot succeed, before anything is read.
     health
         Function ``(config)`` that yields a `pmflib_tasks.health.Check` for each part of a setup that it needs.
+    erase
+        A `pmflib_tasks.holdings.Holder`: what its artefacts hold of samples, for their erasure.
     compare_datasets
         Function ``(store, one, other) -> str``: why models of two datasets cannot be compared, in a clause; or "".
     find_withdrawal
@@ -165,6 +167,7 @@ class Feature:
     steps: Place | None = None
     check_run: Place | None = None
     health: Place | None = None
+    erase: Place | None = None
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
     run_labels: Place | None = None

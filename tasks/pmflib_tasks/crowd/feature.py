@@ -11,6 +11,7 @@ FEATURE = Feature(
     run_labels=Place("pmflib_flows.crowd.crowd_flow:run_labels"),
     sections={"classes": Place("pmflib_tasks.crowd.label_sections:describe_labels")},
     compare_runs={"labels": Place("pmflib_tasks.crowd.label_differences:compare_runs")},
+    erase=Place("pmflib_tasks.crowd.erasure:HOLDER"),
     status=Place("pmflib_tasks.crowd.label_sections:find_label_status"),
     report=Place("pmflib_tasks.crowd.label_report:report_labels"),
 )

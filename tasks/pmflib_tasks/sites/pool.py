@@ -18,6 +18,7 @@ from pmflib.surveys.sites.site_counts import add_sites, list_differences
 from pmflib.surveys.sites.site_files import read_site
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.health import Check, HealthLine
+from pmflib_tasks.holdings import Holder
 from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
@@ -229,3 +230,6 @@ STEPS = (
     ),
 )
 """With counts of other sites, the model is fitted to pairs."""
+
+HOLDER = Holder({"pooled": None}, sums=("pooled",))
+"""Counts of all sites are deleted with those of this pipeline."""
