@@ -101,7 +101,8 @@ class Feature:
     name
         Name of the feature, and of its folders.
     section
-        Key of its section of ``pipeline.toml``, and its class, derived from `FeatureSection`.
+        Key of its section of ``pipeline.toml``, and its class, derived from `FeatureSection`. Its module, and that of
+        `guards`, is imported with the configuration, and imports none of its stages.
     guards
         Class of its options of section ``quality``, each declared by `pmflib_tasks.guard_limits.guard`.
     methods

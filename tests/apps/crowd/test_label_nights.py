@@ -13,6 +13,7 @@ from pmflib.base.errors import QualityError, SchemaError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
 from pmflib_flows.crowd.crowd_flow import crowd_flow
+from pmflib_tasks.crowd.steps import STEPS
 from tests.erasure.stored_texts import find_texts
 from tests.factories import call_command
 
@@ -72,6 +73,13 @@ class Nights:
 @pytest.fixture
 def nights(tmp_path):
     return Nights(tmp_path / "pipeline")
+
+
+def test_steps__need_what_those_before_them_give():
+    given = set()
+    for step in STEPS:
+        assert {*step.needs, *step.uses} <= given
+        given.add(step.gives)
 
 
 def read_probabilities(nights, record):
