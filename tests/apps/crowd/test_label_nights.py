@@ -215,6 +215,19 @@ def test_crowd_flow__a_file_that_has_lost_labels_is_held_back(nights):
     assert nights.run()["tasks"] < 150
 
 
+def test_crowd_flow__labels_of_the_future_are_held_back(nights):
+    nights.config.write_text(CONFIG.format(path="log").replace("[model]", 'time = "at"\n[model]'))
+    times = {"a.csv": "2026-01-02T03:04:05", "b.csv": "2999-01-02T03:04:05"}
+    for number, (name, time) in enumerate(times.items()):
+        rows = [(*row, time) for row in draw(60, number, first=60 * number)]
+        lines = ["task,worker,label,at", *(",".join(row) for row in rows)]
+        (nights.folder / "log" / name).write_text("\n".join(lines) + "\n")
+        if number == 0:
+            assert nights.run()["outcome"] == "promoted"
+    with pytest.raises(QualityError, match=r"future_rows: b\.csv: 240 rows"):
+        nights.run()
+
+
 def test_gate__a_worse_model_of_workers_stays_back_and_commands_know_it(
     nights, monkeypatch, capsys
 ):
