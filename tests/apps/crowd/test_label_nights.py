@@ -13,6 +13,8 @@ from pmflib.base.errors import QualityError, SchemaError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
 from pmflib_flows.crowd.crowd_flow import crowd_flow
+from pmflib_flows.doctor.columns import check_columns
+from pmflib_tasks.config import load_config
 from pmflib_tasks.crowd.steps import STEPS
 from tests.erasure.stored_texts import find_texts
 from tests.factories import call_command
@@ -141,6 +143,8 @@ def test_crowd_command__holds_a_night_back_and_says_why_in_the_first_line(
     first = nights.run()
     renamed = [(task, f"W{worker}", label) for task, worker, label in draw(40, 1, first=150)]
     nights.deliver("b.csv", renamed)
+    # the run makes the schema, and no level is unknown
+    assert check_columns(load_config(nights.config)).state == "ok"
     assert call_command(monkeypatch, "crowd", "--output", nights.folder) == 6
     said = capsys.readouterr().err.splitlines()
     held = next(line for line in said if "held back" in line)
