@@ -14,34 +14,34 @@ class LabelGuards(Section):
         warn=0.2,
         stop=0.5,
     )
-    """Share of a new file's labels by its busiest worker, beyond chance, minus the largest such share of
+    """Label logs: share of a new file's labels by its busiest worker, beyond chance, minus the largest such share of
     any earlier file."""
     unknown_workers: GuardLimits = guard(
         "check the names of the workers: were they written differently before?", warn=0.5, stop=0.9
     )
-    """Share of a new file's labels by workers unknown to the last run, beyond chance."""
+    """Label logs: share of a new file's labels by workers unknown to the last run, beyond chance."""
     new_classes: GuardLimits = guard(
         "check whether they are misspelt; [crowd] classes lists the valid ones", warn=0
     )
-    """Number of classes that never occurred before."""
+    """Label logs: number of classes that never occurred before."""
     class_shares: GuardLimits = guard(
         "check this file: were its labels exchanged, or coded differently?", warn=0.1, stop=0.25
     )
-    """Lower confidence bound for the population stability index of the labels of a new file against those
+    """Label logs: lower confidence bound for the population stability index of the labels of a new file against those
     of the last run."""
     label_agreement: GuardLimits = guard(
         "check this file: were its columns shifted, or its labels exchanged?", warn=0.1, stop=0.25
     )
-    """Decrease, beyond chance, of the share of agreeing pairs of labels of a task, for pairs with a new
+    """Label logs: decrease, beyond chance, of the share of agreeing pairs of labels of a task, for pairs with a new
     label."""
     guesses: GuardLimits = guard(
         "check these workers: do they answer at random, or by a script?", warn=0.05, stop=0.2
     )
-    """Share of the new labels by workers unknown to the last run who agree with others hardly more than by
+    """Label logs: share of the new labels by workers unknown to the last run who agree with others hardly more than by
     chance."""
     copies: GuardLimits = guard(
         "check these workers: are they one person, or one script?", warn=0, stop=0.25
     )
-    """Share of the new labels by workers who agree with one other worker far more than with the rest."""
+    """Label logs: share of the new labels by workers who agree with one other worker far more than with the rest."""
     time_backwards: GuardLimits = guard("check whether an old file was delivered again", warn=0)
-    """With times: days by which the newest label of a new file precedes the newest of the last run."""
+    """Label logs with times: days by which the newest label of a new file precedes the newest of the last run."""
