@@ -25,6 +25,7 @@ import numpy as np
 
 from benchmarks.crowd import convergence, synthetic, uci_workers
 from benchmarks.crowd.noiseless import measure_noiseless
+from benchmarks.crowd.planted_crowds import draw_published_crowd
 from benchmarks.crowd.published_tables import OURS, find_wrong
 from benchmarks.crowd.tables import LOGS, read_log
 from benchmarks.data import DATA
@@ -34,7 +35,6 @@ from benchmarks.models.movielens import list_movies, make_table
 from benchmarks.models.movielens import read_log as read_ratings
 from benchmarks.ranks import support_union
 from pmflib.apps.crowd import aggregate, read_labels
-from pmflib.apps.demo.planted_crowds import draw_published_crowd
 from pmflib.papers.nmf_rank import ColumnMoments
 from pmflib.papers.support_union import fit_row_support
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import expm
 
+from benchmarks.crowd.planted_crowds import Version, draw_published_crowd
 from pmflib.apps.crowd.co_occurrence import fit_worker_pairs
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
 from pmflib.apps.crowd.pairs.worker_marginals import WorkerPairs
-from pmflib.apps.demo.planted_crowds import Version, draw_published_crowd
 
 STEPS, BURN_IN = 6000, 1000
 """Steps among exact factorisations, and how many of them only find their size."""

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy.special import ndtr
 
-from pmflib.apps.demo.planted_crowds import Crowd, draw_labels
+from benchmarks.crowd.planted_crowds import Crowd, draw_labels
 from pmflib.base.arrays import FloatArray, IntArray
 
 ScenarioName: TypeAlias = Literal[

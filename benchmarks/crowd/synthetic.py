@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.crowd.baselines.methods import WITH_CONFUSION, run_baseline
 from benchmarks.crowd.noiseless import measure_freedom, measure_noiseless
+from benchmarks.crowd.planted_crowds import Crowd, Version, draw_published_crowd
 from benchmarks.crowd.published_tables import (
     AGAIN_SYNTHETIC,
     OURS,
@@ -20,7 +21,6 @@ from benchmarks.crowd.published_tables import (
 from pmflib.apps.crowd import LabelLog, aggregate, read_labels
 from pmflib.apps.crowd.aggregation import fit_crowd_model
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
-from pmflib.apps.demo.planted_crowds import Crowd, Version, draw_published_crowd
 
 VERSIONS: tuple[Version, ...] = ("code", "text")
 SAMPLES = (1000, 5000, 10_000)

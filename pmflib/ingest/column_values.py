@@ -21,6 +21,8 @@ from pmflib.schema.variable import as_text
 
 MAX_VARIABLES = 200_000
 """Largest number of distinct values of the variable column of a long log."""
+HEAD_ROWS = 10_000
+"""Largest number of rows that `count_head` counts."""
 LONG_TRACKED = 1024
 """Largest number of distinct values counted per variable of a long log."""
 
@@ -64,26 +66,11 @@ def count_answers(
     sources: Sequence[Source], config: SourceOptions, notes: list[str]
 ) -> tuple[dict[str, ValueCounts], ValueCounts]:
     """Count the values of a long log by variable, in natural order, and the weights."""
-    assert config.variable is not None
-    assert config.value is not None
-    assert config.sample is not None
     value_counts: dict[str, ValueCounts] = {}
     undecodable = 0
     weights = ValueCounts()
-    columns = list(
-        dict.fromkeys([config.variable, config.value, config.sample, *list_design_columns(config)])
-    )
-    for raw in read_all(sources, config, columns, notes):
-        names, variable = _distinct(raw.batch.column(config.variable))
-        values, value = _distinct(raw.batch.column(config.value))
-        pairs, counts = _count_pairs(variable * len(values) + value, len(names) * len(values))
-        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            which, what = divmod(pair, len(values))
-            name, text = names[which], values[what]
-            if name is None or text is None:
-                undecodable += count
-            elif name:
-                value_counts.setdefault(name, ValueCounts()).count(text, count, LONG_TRACKED)
+    for raw in read_all(sources, config, _list_columns(config), notes):
+        undecodable += _add_answers(raw.batch, config, value_counts)
         if config.weight is not None:
             weights.add(raw.batch.column(config.weight))
         if len(value_counts) > MAX_VARIABLES:
@@ -94,6 +81,67 @@ def count_answers(
     if undecodable:
         notes.append(describe_undecodable(undecodable, "answers", config))
     return dict(sorted(value_counts.items(), key=lambda item: natural_key(item[0]))), weights
+
+
+def _list_columns(config: SourceOptions) -> list[str]:
+    """List the columns of a source that are no variables: of a long log, all but times."""
+    named = config.variable, config.value, config.sample, *list_design_columns(config)
+    return list(dict.fromkeys(name for name in named if name is not None))
+
+
+def _add_answers(
+    batch: pa.RecordBatch, config: SourceOptions, value_counts: dict[str, ValueCounts]
+) -> int:
+    """Count the values of rows of a long log by variable; return the number of undecodable rows."""
+    names, variable = _distinct(batch.column(config.variable))
+    values, value = _distinct(batch.column(config.value))
+    pairs, counts = _count_pairs(variable * len(values) + value, len(names) * len(values))
+    undecodable = 0
+    for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        which, what = divmod(pair, len(values))
+        name, text = names[which], values[what]
+        if name is None or text is None:
+            undecodable += count
+        elif name:
+            value_counts.setdefault(name, ValueCounts()).count(text, count, LONG_TRACKED)
+    return undecodable
+
+
+def count_head(
+    source: Source, config: SourceOptions, names: Sequence[str], coded: Sequence[str] = ()
+) -> tuple[int, dict[str, ValueCounts]]:
+    """Count the values in the first ``HEAD_ROWS`` rows of a file at most, by column, or by variable of a long log.
+
+    Parameters
+    ----------
+    source
+        The file; no more of it is read than its first batch of rows.
+    config, names, coded
+        As for `count_values`; of a long log, all variables are counted.
+
+    Returns
+    -------
+    Number of rows, and the values.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read or lacks a column.
+    """
+    columns, is_long = _list_columns(config), config.layout == "long"
+    if is_long and config.time is not None:
+        columns.append(config.time)
+    columns = list(dict.fromkeys([*([] if is_long else names), *columns]))
+    value_counts: dict[str, ValueCounts] = {}
+    for raw in read_rows(source, config, columns, coded=coded):
+        batch = raw.batch.slice(0, HEAD_ROWS)
+        if is_long:
+            _add_answers(batch, config, value_counts)
+        else:
+            for name in names:
+                value_counts.setdefault(name, ValueCounts()).add(batch.column(name))
+        return batch.num_rows, value_counts
+    return 0, value_counts
 
 
 def read_all(

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from pmflib.base.errors import SchemaError, SourceError
 from pmflib.base.machine import make_private_folder
-from pmflib.ingest.column_values import count_values
+from pmflib.ingest.column_values import count_head, count_values
 from pmflib.ingest.csv.sniffing import check_reading
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.quarantine import QUARANTINE
-from pmflib.ingest.dataset.wide import encode_wide, spill_wide
+from pmflib.ingest.dataset.wide import encode_wide, list_ignored, spill_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema, Variable
@@ -163,6 +163,48 @@ def check_data(
     return DataCheck(
         files,
         [_check_variable(each, value_counts.get(each.column, ValueCounts())) for each in schema],
+    )
+
+
+@dataclass
+class HeadCheck:
+    """Result of `check_head`.
+
+    Parameters
+    ----------
+    name, rows
+        Name of the source, and number of rows that were read.
+    strangers
+        Names of a long log that are no variables of the schema.
+    unknown
+        Variables with unknown levels.
+    """
+
+    name: str
+    rows: int
+    strangers: list[str]
+    unknown: list[VariableCheck]
+
+
+def check_head(source: Source, schema: Schema, config: SourceOptions) -> HeadCheck:
+    """Compare the columns of a file, and the values in its first rows, with a schema.
+
+    Parameters
+    ----------
+    source, schema, config
+        As for `check_data`.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If the file cannot be read, or lacks a column.
+    """
+    if config.layout == "wide":
+        list_ignored(source, schema, config)
+    n_rows, counted = count_head(source, config, schema.columns, schema.coded_columns)
+    variables = [_check_variable(each, counted.pop(each.column, ValueCounts())) for each in schema]
+    return HeadCheck(
+        source.name, n_rows, list(counted), [each for each in variables if each.unknown]
     )
 
 

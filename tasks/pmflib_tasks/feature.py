@@ -101,7 +101,10 @@ class Feature:
     name
         Name of the feature, and of its folders.
     section
-        Key of its section of ``pipeline.toml``, and its class, derived from `FeatureSection`.
+        Key of its section of ``pipeline.toml``, and its class, derived from `FeatureSection`. Its module, and that of
+        `guards`, is imported with the configuration, and imports none of its stages.
+    guards
+        Class of its options of section ``quality``, each declared by `pmflib_tasks.guard_limits.guard`.
     methods
         Methods that its stages fit a pipeline by: see `pmflib_tasks.config.sample_methods`.
     commands
@@ -112,6 +115,10 @@ class Feature:
         Tuple of `pmflib_tasks.steps.Step`: its stages in the order of a run. They are asked before those of every run.
     check_run
         Function ``(config, schema)`` that raises an error if a run cannot succeed, before anything is read.
+    health
+        Function ``(config)`` that yields a `pmflib_tasks.health.Check` for each part of a setup that it needs.
+    erase
+        A `pmflib_tasks.holdings.Holder`: what its artefacts hold of samples, for their erasure.
     compare_datasets
         Function ``(store, one, other) -> str``: why models of two datasets cannot be compared, in a clause; or "".
     find_withdrawal
@@ -154,11 +161,14 @@ class Feature:
 
     name: str
     section: Mapping[str, Place] = field(default_factory=dict)
+    guards: Place | None = None
     methods: tuple[Method, ...] = ()
     commands: tuple[Command, ...] = ()
     deployments: Mapping[str, Place] = field(default_factory=dict)
     steps: Place | None = None
     check_run: Place | None = None
+    health: Place | None = None
+    erase: Place | None = None
     compare_datasets: Place | None = None
     find_withdrawal: Place | None = None
     run_labels: Place | None = None

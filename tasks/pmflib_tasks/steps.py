@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pmflib.base.errors import PmfError
 from pmflib.store.artefacts import Reference
-from pmflib.store.run_records import find_last_run, list_records
+from pmflib.store.run_records import RunRecord, find_last_run, list_records
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.facts import Refit, RunFacts
 from pmflib_tasks.gate.refit import plan_refit
@@ -73,11 +73,13 @@ class Walk:
     stages, facts
         Artefacts and sections of the record of the run, which are added as they become known.
     live
-        Model that was live when the run began.
+        Model that is live: when the run began, until it has decided about its own.
     accepted
         Whether the run continues even if a guard objects to the data.
     rehash
         Whether to read the bytes of all sources, even of those that seem unchanged.
+    history
+        Name of the history of the run, if it differs from that of the pipeline.
     """
 
     config: PipelineConfig
@@ -88,12 +90,17 @@ class Walk:
     live: Reference | None = None
     accepted: bool = False
     rehash: bool = False
+    history: str = ""
+
+    @cached_property
+    def last(self) -> RunRecord | None:
+        """Record of the last complete run; None if there is none."""
+        return find_last_run(open_store(self.config), self.history or self.config.name)
 
     @cached_property
     def base(self) -> Stages:
         """Artefacts of the last complete run, which this one builds upon; empty if there is none."""
-        last = find_last_run(open_store(self.config), self.config.name)
-        return {} if last is None else last.stages
+        return {} if self.last is None else self.last.stages
 
     @cached_property
     def refit(self) -> Refit:

@@ -16,6 +16,8 @@ from pmflib_flows.doctor.doctor import FAULTS
 from pmflib_flows.etl import etl
 from pmflib_flows.exit_codes import EXIT_CODES
 from pmflib_tasks.config import load_config
+from pmflib_tasks.feature import Feature, Place
+from pmflib_tasks.health import Check, HealthLine
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.prefect_server import serve_prefect
 
@@ -67,6 +69,55 @@ def test_doctor__exit_code_of_the_first_fault(call, pipeline, break_it, what, ex
     assert code == expected
     assert lines[what]["state"] == "FAIL"
     assert lines[what]["remedy"]
+
+
+def test_doctor__a_column_that_the_files_lack(call, pipeline):
+    make_schema(3, 2, 4, 2).save(pipeline.parent / "schema.json")
+    code, lines = examine(call, pipeline)
+    assert (code, lines["columns"]["state"]) == (3, "FAIL")
+    assert "variable 'v3' is no column of the file" in lines["columns"]["found"]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("missing", 0), ("error", 3)])
+def test_doctor__levels_that_the_schema_lacks(call, pipeline, policy, expected):
+    codes = draw_codes(300, (3, 2, 4))
+    codes[:3, 2] = 9
+    (pipeline.parent / "b.csv").write_text(as_wide(codes))
+    text = pipeline.read_text().replace('"a.csv"', '"*.csv"')
+    pipeline.write_text(f'{text}[schema]\non_unknown_level = "{policy}"\n')
+    code, lines = examine(call, pipeline)
+    assert code == expected
+    assert lines["columns"]["state"] == ("FAIL" if expected else "warn")
+    assert "b.csv: levels '9' (3) of 'v2'" in lines["columns"]["found"]
+    assert "pmf check" in lines["columns"]["remedy"]
+
+
+def test_doctor__names_of_a_long_log_that_the_schema_lacks(call, pipeline):
+    rows = ["who,what,answer", "a,v0,1", "a,w0,1", "b,v2,7", "b,v1,0"]
+    (pipeline.parent / "a.csv").write_text("\n".join(rows) + "\n")
+    columns = 'layout = "long"\nsample = "who"\nvariable = "what"\nvalue = "answer"'
+    pipeline.write_text(pipeline.read_text().replace('layout = "wide"', columns))
+    code, lines = examine(call, pipeline)
+    assert (code, lines["columns"]["state"]) == (0, "warn")
+    found = lines["columns"]["found"]
+    assert "a.csv: variables 'w0'; a.csv: levels '7' (1) of 'v2'" in found
+    pipeline.write_text(pipeline.read_text().replace('"what"', '"which"'))
+    code, lines = examine(call, pipeline)
+    assert (code, lines["columns"]["state"]) == (3, "FAIL")
+    assert "no column 'which'" in lines["columns"]["found"]
+
+
+def test_list_checks__asks_each_feature(pipeline, monkeypatch):
+    line = HealthLine("warn", "toy", "is not well", "mend it")
+    toy = Feature("toy", health=Place("tests.doctor.test_doctor:TOY_HEALTH"))
+    monkeypatch.setattr(
+        "tests.doctor.test_doctor.TOY_HEALTH",
+        lambda config: [Check("toy", "", "", lambda: line)],
+        raising=False,
+    )
+    monkeypatch.setattr("pmflib_tasks.features.FEATURES", (toy,))
+    checks = health.list_checks(load_config(pipeline), None, has_memory=False)
+    assert health.run_checks([each for each in checks if each.what == "toy"]) == [line]
 
 
 def test_doctor__too_little_memory(call, pipeline):
@@ -134,7 +185,7 @@ def test_check_prefect__server_that_does_not_answer(monkeypatch):
 
 
 def test_run_checks__one_that_hangs_or_raises_is_a_failure():
-    over, passed = threading.Event(), health.HealthLine("ok", "kernels", "fine")
+    over, passed = threading.Event(), HealthLine("ok", "kernels", "fine")
 
     def hang():
         over.wait()
@@ -144,9 +195,9 @@ def test_run_checks__one_that_hangs_or_raises_is_a_failure():
         raise KeyError("path")
 
     checks = [
-        health.Check("store", "store", "remedy", hang),
-        health.Check("sources", "source", "remedy", refuse),
-        health.Check("kernels", "", "", lambda: passed),
+        Check("store", "store", "remedy", hang),
+        Check("sources", "source", "remedy", refuse),
+        Check("kernels", "", "", lambda: passed),
     ]
     hung, raised, fine = health.run_checks(checks, seconds=0.2)
     over.set()

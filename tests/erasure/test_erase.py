@@ -1,13 +1,21 @@
 """Erasure as a person meets it: the command, the nights after it, and what the other commands say."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import pmflib_tasks
 from pmflib.ingest import readers, sources
 from pmflib.ingest.csv import rows
 from pmflib.store.run_records import find_last_run
+from pmflib_tasks.erasure.removal import list_kinds
+from pmflib_tasks.feature import Feature, Place
+from pmflib_tasks.features import FEATURES
+from pmflib_tasks.holdings import ErasedRows, Holder, describe_rows
 from tests.erasure.stored_texts import find_texts
 from tests.factories import run_command
 from tests.flows.nights import Nights, draw_ratings, make_movies
@@ -100,6 +108,37 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
     assert call("verify", erased.path)[0] == 0
     code, _, err = call("log", erased.path, "--sample", GONE[0])
     assert (code, repr(GONE[0]) in err) == (3, True), err
+
+
+def test_erase__what_no_installed_feature_answers_for_is_not_certified(erased, call, monkeypatch):
+    def write(folder, work):
+        (folder / "toys.txt").write_text(GONE[0])
+        return {}
+
+    erased.store.build("toys", inputs={}, options={}, version=1, write=write)
+    code, _, err = call("erase", erased.path, "--sample", "u-person-030-x")
+    assert code == 4
+    assert "artefacts of kinds ['toys'], which may hold samples" in " ".join(err.split())
+
+    def look(folder, entry, gone):
+        name = (folder / "toys.txt").read_text().encode()
+        return describe_rows(1, pa.array([name]), gone) if gone.holds(name) else ErasedRows()
+
+    # a feature that makes them says what they hold
+    toy = Feature("toy", erase=Place("tests.erasure.test_erase:TOY"))
+    monkeypatch.setattr("tests.erasure.test_erase.TOY", Holder({"toys": look}), raising=False)
+    monkeypatch.setattr("pmflib_tasks.features.FEATURES", (*FEATURES, toy))
+    code, out, err = call("erase", erased.path, "--json")
+    assert code == 0, err
+    assert json.loads(out)["artefacts"]["toys"]["deleted"] == 1
+    assert not find_texts(erased.store.root, [GONE[0], "u-person-030-x"])
+
+
+def test_every_kind_of_artefact_is_answered_for():
+    tasks = Path(pmflib_tasks.__file__).parent
+    texts = [path.read_text("utf-8") for path in tasks.rglob("*.py")]
+    made = {kind for text in texts for kind in re.findall(r'makes="([^"]+)"', text)}
+    assert made <= list_kinds().keys()
 
 
 @pytest.mark.slow

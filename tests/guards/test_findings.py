@@ -5,7 +5,8 @@ import pytest
 
 from pmflib.base.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib_tasks.config import GuardLimits, QualityConfig
+from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guard_limits import GuardLimits
 from pmflib_tasks.guards.findings import (
     GUARDS,
     Finding,

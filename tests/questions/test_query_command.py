@@ -269,3 +269,10 @@ def test_status__says_what_the_live_model_is_worth(pipeline, monkeypatch, capsys
     found = json.loads(capsys.readouterr().out)["equivalent_samples"]
     assert found.pop("text") == str(known)
     assert EquivalentSamples.from_json(found) == known
+
+
+def test_query__margins_without_the_feature_are_refused_in_words(call, monkeypatch, tmp_path):
+    monkeypatch.setattr("pmflib.features.FEATURES", ())
+    code, _, said = call("P(v1)", "--margins", tmp_path / "v0.csv")
+    assert code == 2
+    assert "this installation of pmflib rakes no models" in " ".join(said.split())

@@ -65,11 +65,6 @@ def test_gather_report__model_and_scores(second):
     assert 0 <= scores.calibration_error < 0.3
 
 
-def test_gather_report__parameters_have_intervals(second):
-    learnt = second.model
-    assert len(learnt.intervals) == 3 + 3 * learnt.model.schema.n_levels
-
-
 def test_gather_report__pairs_of_the_variables_observed_most(store, second, monkeypatch):
     monkeypatch.setattr("pmflib_tasks.report.model_report.MAX_LEVELS", 14)
     learnt = gather_report(store, "hostile", 2).model

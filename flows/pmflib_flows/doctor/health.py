@@ -14,10 +14,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
@@ -53,15 +52,12 @@ from pmflib.store.artefacts import Store
 from pmflib.store.objects.addresses import is_bucket, open_objects
 from pmflib.store.objects.interface import ObjectChangedError, Objects
 from pmflib.store.run_records import list_records
+from pmflib_flows.doctor.columns import check_columns
 from pmflib_flows.pipeline_flow import import_quickly, is_server_configured
 from pmflib_tasks.config import PipelineConfig, load_config
+from pmflib_tasks.features import list_offers
+from pmflib_tasks.health import Check, HealthLine
 from pmflib_tasks.stage import load_schema
-
-State: TypeAlias = Literal["ok", "warn", "FAIL"]
-"""State of a check. With "warn" a run works, but may be slower or less safe; with "FAIL" it cannot work."""
-
-Fault: TypeAlias = Literal["", "configuration", "source", "store", "memory", "infrastructure"]
-"""Class of the error that a run would end with; the command line has an exit code for each."""
 
 SECONDS = 120.0
 """Time limit for all checks together, seconds."""
@@ -81,60 +77,6 @@ SCHEDULER_PACKAGES = ("python", "pmflib", "dask", "distributed", "numpy", "cloud
 """Packages whose versions matter on a scheduler, which reads tasks but no data."""
 SHOWN = 3
 """Number of names that a line lists before it abbreviates."""
-
-
-@dataclass(frozen=True)
-class HealthLine:
-    """Result of one check.
-
-    Parameters
-    ----------
-    state
-        Whether the check passed.
-    what
-        Name of the check.
-    found
-        What was found, as a sentence for the user.
-    remedy
-        How to correct it; empty for "ok".
-    fault
-        Class of the error that a run would end with; empty unless the state is "FAIL".
-    """
-
-    state: State
-    what: str
-    found: str
-    remedy: str = ""
-    fault: Fault = ""
-
-
-@dataclass(frozen=True)
-class Check:
-    """A check and how to report that it raised an error or did not finish.
-
-    Parameters
-    ----------
-    what, fault, remedy
-        As in `HealthLine`.
-    function
-        The check itself.
-    """
-
-    what: str
-    fault: Fault
-    remedy: str
-    function: Callable[[], HealthLine]
-
-    def fail(self, error: BaseException) -> HealthLine:
-        """Make the line for an error of the check."""
-        if isinstance(error, ClusterError):
-            remedy = "see the logs of the workers, and restart those that hang"
-            return HealthLine("FAIL", self.what, str(error), remedy, "infrastructure")
-        if isinstance(error, OSError) and error.strerror:
-            said = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-        else:
-            said = str(error) if isinstance(error, PmfError) else f"{type(error).__name__}: {error}"
-        return HealthLine("FAIL", self.what, mask_secrets(said), self.remedy, self.fault)
 
 
 def examine(config_file: Path, address: str) -> list[HealthLine]:
@@ -177,7 +119,7 @@ def examine(config_file: Path, address: str) -> list[HealthLine]:
 
 
 def list_checks(config: PipelineConfig, client: Client, *, has_memory: bool) -> list[Check]:
-    """List the checks of a pipeline.
+    """List the checks of a pipeline, with those of features: see `Feature.health`.
 
     Parameters
     ----------
@@ -207,12 +149,19 @@ def list_checks(config: PipelineConfig, client: Client, *, has_memory: bool) -> 
             "correct permissions or credentials, or set store.path to another location",
             partial(check_store, config, client),
         ),
+        Check(
+            "columns",
+            "source",
+            "correct the files, or source and schema: `pmf check` reads all rows",
+            partial(check_columns, config),
+        ),
         Check("store disk", "store", "correct its permissions", partial(check_store_disk, config)),
         Check("temporary files", "configuration", "set TMPDIR", check_temporary_folder),
         Check("versions", "infrastructure", SAME_EVERYWHERE, partial(check_versions, client)),
         Check("kernels", "infrastructure", SAME_EVERYWHERE, partial(check_kernels, client)),
         Check("Prefect", "infrastructure", "see its log", check_prefect),
     ]
+    checks += [each for health in list_offers("health") for each in health(config)]
     if has_memory:
         memory = partial(check_memory, config, client)
         remedy = "more memory (cluster.memory_limit, dask worker --memory-limit) or fewer threads"

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pmflib_tasks.erasure.certificates import (
         Certificate,
         ErasureState,
-        RawFile,
         WrittenOutside,
     )
     from pmflib_tasks.erasure.mentions import Mention
+    from pmflib_tasks.holdings import RawFile
     from pmflib_tasks.sections import StatusPart
 
 FILES_SHOWN = 10
@@ -70,7 +70,7 @@ def erase(
     """
     from pmflib_tasks.erasure import removal
     from pmflib_tasks.erasure.erase import erase as erase_from_pipeline
-    from pmflib_tasks.erasure.label_logs import holds_labels
+    from pmflib_tasks.holdings import find_log
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -99,8 +99,8 @@ def erase(
                 f"{n_known:,} of {len(samples):,} were on the list; the next run reads all raw files again"
             )
         return
-    if of_labels or (not samples and holds_labels(store)):
-        certificate = removal.erase_labels(store, task or [], worker or [])
+    if of_labels or (not samples and find_log(store) is not None):
+        certificate = removal.erase_log(store, task or [], worker or [])
     else:
         certificate = erase_from_pipeline(checked, samples)
     if as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.base.errors import ConfigError, PmfError, StoreError
+from pmflib.base.hooks import find_offers
 from pmflib_flows.commands.history import find_run
 from pmflib_flows.console import AsJson, ConfigPath, err, load_pipeline, out, print_json
 
@@ -83,6 +84,11 @@ def query(
     if margins and source == "counts":
         raise ConfigError(
             "--from is counts, and --margins rakes the model; leave one of them out, or give section margins"
+        )
+    if margins and "rake" not in find_offers("model_methods"):
+        raise ConfigError(
+            f"--margins is {margins[0]}, and this installation of pmflib rakes no models; add the feature that does to "
+            "pmflib.features.FEATURES, or leave --margins out"
         )
     seconds = _read_budget(budget)
     asked = [("", question)] if file is None else _read_questions(file)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from pmflib.apps.demo.planted_crowds import Crowd, draw_labels
 from pmflib.apps.demo.raw_logs import LogSummary, write_rating_log
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.model import JointPMF
@@ -126,7 +125,25 @@ KNOWN_SHARE = 0.05
 """Share of tasks with a known true label."""
 
 
-def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
+@dataclass(frozen=True, eq=False)
+class DemoLabels:
+    """A drawn label log: codes of tasks, workers and labels.
+
+    Parameters
+    ----------
+    task, worker, label
+        int64 of shape (n_labels,): the columns of the log.
+    truth
+        int64 of shape (n_tasks,): true class of each task.
+    """
+
+    task: IntArray
+    worker: IntArray
+    label: IntArray
+    truth: IntArray
+
+
+def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> DemoLabels:
     """Write ``labels.csv`` with the columns task, worker, label, and ``known.csv`` with the true labels of a few tasks.
 
     Parameters
@@ -140,7 +157,7 @@ def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
 
     Returns
     -------
-    The drawn data: codes of tasks, workers and labels, and the true labels of all tasks.
+    The drawn data.
     """
     rng = np.random.default_rng(seed)
     n_classes, n_workers = len(CLASSES), len(SKILLS) + 2
@@ -152,7 +169,7 @@ def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
     truth: IntArray = rng.choice(n_classes, n_tasks, p=CLASS_SHARES)
     task: IntArray = np.repeat(np.arange(n_tasks), LABELS_EACH)
     worker = rng.random((n_tasks, n_workers)).argsort(axis=1)[:, :LABELS_EACH].ravel()
-    label = draw_labels(confusion[worker, :, truth[task]], rng)
+    label = _draw(confusion[worker, :, truth[task]], rng)
     known = np.sort(rng.choice(n_tasks, max(1, round(KNOWN_SHARE * n_tasks)), replace=False))
     folder.mkdir(parents=True, exist_ok=True)
     names = [_name_task(index) for index in range(n_tasks)]
@@ -161,7 +178,7 @@ def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
     _write(folder / "labels.csv", ("task", "worker", "label"), log)
     answers = [(names[t], CLASSES[truth[t]]) for t in known.tolist()]
     _write(folder / "known.csv", ("task", "label"), answers)
-    return Crowd(task, worker, label, truth, CLASS_SHARES, confusion)
+    return DemoLabels(task, worker, label, truth)
 
 
 @dataclass(frozen=True)
@@ -180,7 +197,7 @@ class LabelErrors:
     majority_error: float
 
 
-def measure_errors(found: Path, crowd: Crowd) -> LabelErrors:
+def measure_errors(found: Path, crowd: DemoLabels) -> LabelErrors:
     """Compare estimated labels, and the majority vote, with the truth.
 
     Parameters
@@ -198,6 +215,13 @@ def measure_errors(found: Path, crowd: Crowd) -> LabelErrors:
     np.add.at(votes, (crowd.task, crowd.label), 1)
     majority_wrong = votes.argmax(axis=1) != crowd.truth
     return LabelErrors(float(np.mean(wrong)), float(majority_wrong.mean()))
+
+
+def _draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw a level for each row of probabilities, (n_rows, n_levels): int64 of shape (n_rows,)."""
+    edges = np.cumsum(probabilities, axis=1)[:, :-1]
+    drawn: IntArray = (rng.random((len(probabilities), 1)) > edges).sum(axis=1)
+    return drawn
 
 
 def _name_task(index: int) -> str:
@@ -315,8 +339,7 @@ def _draw_rows(opinion: IntArray, rng: np.random.Generator) -> list[list[str]]:
         np.where(rng.random(n_people) < REFUSED, "refused", age.astype(np.int64).astype(str))
     ]
     for levels, probabilities in CHOICES.values():
-        edges = np.cumsum(probabilities[opinion], axis=1)[:, :-1]
-        columns.append(np.array(levels)[(rng.random((n_people, 1)) > edges).sum(axis=1)])
+        columns.append(np.array(levels)[_draw(probabilities[opinion], rng)])
     steps = np.rint(rng.normal(MEAN_STEP[opinion], STEP_DEVIATION)).clip(0, 4).astype(np.int64)
     columns += [np.array(AGREEMENT)[column] for column in steps.T[:-1]]
     columns.append(np.array(SATISFACTION)[steps[:, -1]])

@@ -141,7 +141,7 @@ def fit_item_responses(
         on_pass=report,
     )
     if n_effective is not None:
-        fitted = replace(fitted, origin={**fitted.origin, "n_effective": n_effective})
+        fitted = replace(fitted, origin=fitted.origin.add(n_effective=n_effective))
     score = None if validation is None else _score(fitted, validation)
     result = _report(fitted, training, state, score)
     warn_if_stopped(result, max_passes)

@@ -1,7 +1,7 @@
 """Sections of ``pipeline.toml``, and drafts of configurations."""
 
 from pmflib.base.faces import make_face
-from pmflib_tasks.config.data_sections import Guard, GuardLimits, QualityConfig, StoreConfig
+from pmflib_tasks.config.data_sections import QualityConfig, StoreConfig
 from pmflib_tasks.config.loading import load_config, make_config
 from pmflib_tasks.config.model_sections import (
     EMConfig,
@@ -16,8 +16,6 @@ __all__ = [
     "EMConfig",
     "EvaluateConfig",
     "GateConfig",
-    "Guard",
-    "GuardLimits",
     "ModelConfig",
     "PipelineConfig",
     "QualityConfig",

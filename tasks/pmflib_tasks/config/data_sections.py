@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
 from pmflib.base.json_records import from_json
 from pmflib.ingest.options import REASONS, Section
 from pmflib.store.objects.addresses import check_address
+from pmflib_tasks.features import list_offers
+from pmflib_tasks.guard_limits import Guard, GuardLimits, guard
 
 
 class StoreConfig(Section):
@@ -43,47 +44,8 @@ class WindowConfig(Section):
     nor quarantined. Numeric times are in seconds. By default all rows are used."""
 
 
-Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
-"""Limit of a guard; "off" disables it."""
-
-
-class GuardLimits(Section):
-    """Limits of one data quality guard."""
-
-    warn: Limit = "off"
-    """Limit beyond which the run continues with a warning."""
-    stop: Limit = "off"
-    """Limit beyond which the run stops with exit code 6, before a model is fitted."""
-
-
-@dataclass(frozen=True)
-class Guard:
-    """Further columns of a guard in the table of guards, besides its name, measure and limits.
-
-    Parameters
-    ----------
-    remedy
-        Advice for data beyond a limit.
-    at_least
-        Whether the limits are lower limits.
-    """
-
-    remedy: str
-    at_least: bool = False
-
-
-def guard(remedy: str, *, warn: Limit = "off", stop: Limit = "off", at_least: bool = False) -> Any:
-    """Declare the option of a guard, with its default limits and its row in the table of guards."""
-    row = asdict(Guard(remedy, at_least))
-    return Field(default=GuardLimits(warn=warn, stop=stop), json_schema_extra=row)
-
-
-class QualityConfig(Section):
-    """Guards: quality checks that new data must pass before a model is fitted to them. `docs/guards.md` describes each.
-
-    A guard has two limits, ``{warn = 0.1, stop = 0.3}``; a limit that is not given keeps its default, and "off"
-    disables it. ``guard = "off"`` disables both.
-    """
+class CoreQuality(Section):
+    """Guards without those of features."""
 
     least_rows: GuardLimits = guard("check the sources and the quarantine", stop=1, at_least=True)
     """Minimum number of encoded rows. A run without encoded rows always stops."""
@@ -176,42 +138,6 @@ class QualityConfig(Section):
         "check whether columns were exchanged in the new files", warn=0.1, stop=0.25
     )
     """The same for the dependence of a pair, against the earlier odds ratios fitted to the new margins."""
-    worker_rows: GuardLimits = guard(
-        "check this worker's labels: are they by a script, or by several people?",
-        warn=0.2,
-        stop=0.5,
-    )
-    """Label logs: share of a new file's labels by its busiest worker, beyond chance, minus the largest such share of
-    any earlier file."""
-    unknown_workers: GuardLimits = guard(
-        "check the names of the workers: were they written differently before?", warn=0.5, stop=0.9
-    )
-    """Label logs: share of a new file's labels by workers unknown to the last run, beyond chance."""
-    new_classes: GuardLimits = guard(
-        "check whether they are misspelt; [crowd] classes lists the valid ones", warn=0
-    )
-    """Label logs: number of classes that never occurred before."""
-    class_shares: GuardLimits = guard(
-        "check this file: were its labels exchanged, or coded differently?", warn=0.1, stop=0.25
-    )
-    """Label logs: lower confidence bound for the population stability index of the labels of a new file against those
-    of the last run."""
-    label_agreement: GuardLimits = guard(
-        "check this file: were its columns shifted, or its labels exchanged?", warn=0.1, stop=0.25
-    )
-    """Label logs: decrease, beyond chance, of the share of agreeing pairs of labels of a task, for pairs with a new
-    label."""
-    guesses: GuardLimits = guard(
-        "check these workers: do they answer at random, or by a script?", warn=0.05, stop=0.2
-    )
-    """Label logs: share of the new labels by workers unknown to the last run who agree with others hardly more than by
-    chance."""
-    copies: GuardLimits = guard(
-        "check these workers: are they one person, or one script?", warn=0, stop=0.25
-    )
-    """Label logs: share of the new labels by workers who agree with one other worker far more than with the rest."""
-    time_backwards: GuardLimits = guard("check whether an old file was delivered again", warn=0)
-    """Label logs with times: days by which the newest label of a new file precedes the newest of the last run."""
     joint_agreement: GuardLimits = guard(
         "check whether a column was shifted against its rows, or rows belong to other samples",
         warn=4,
@@ -312,7 +238,7 @@ class QualityConfig(Section):
         return reasons
 
     @model_validator(mode="after")
-    def _check_order(self) -> QualityConfig:
+    def _check_order(self) -> CoreQuality:
         guards = self.list_guards()
         at_least = {name for name, guard in guards.items() if guard.at_least}
         limits = {name: getattr(self, name) for name in guards} | self.reasons
@@ -325,3 +251,24 @@ class QualityConfig(Section):
                     'exchange them, or set one to "off"'
                 )
         return self
+
+
+if TYPE_CHECKING:
+    QualityConfig = CoreQuality
+else:
+    QualityConfig = create_model(
+        "QualityConfig",
+        __base__=CoreQuality,
+        __module__=__name__,
+        __doc__="""Guards: quality checks that new data must pass before a model is fitted to them. `docs/guards.md`
+    describes each.
+
+    A guard has two limits, ``{warn = 0.1, stop = 0.3}``; a limit that is not given keeps its default, and "off"
+    disables it. ``guard = "off"`` disables both.
+    """,
+        **{
+            name: (field.annotation, field)
+            for guards in list_offers("guards")
+            for name, field in guards.model_fields.items()
+        },
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,19 @@ from pmflib.apps.crowd.stored.log_names import check_label_schema
 from pmflib.apps.crowd.stored.stored_labels import StoredLabels
 from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import ConfigError
+from pmflib.ingest.chunks import find_columns
+from pmflib.ingest.readers import read_columns
 from pmflib.ingest.sources import Source, find_sources, identify_source
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_layers
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.crowd.section import CrowdConfig
+from pmflib_tasks.health import Check, HealthLine
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1
+FILES = {"known": "known labels", "classifier": "class probabilities"}
+"""What the files hold that options of section ``crowd`` name."""
 
 
 @stage(name="known labels", makes="known-labels")
@@ -50,9 +55,7 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
         If the file cannot be read, or none of its rows can be used.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    source, raw = record_file(
-        config, store, "crowd.known", config.section(CrowdConfig).known, "known labels"
-    )
+    source, raw = record_file(config, store, "known")
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         rows = read_known_rows(source, config.source, schema[0])
@@ -80,25 +83,47 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
     return entry.reference
 
 
-def record_file(
-    config: PipelineConfig, store: Store, option: str, given: str | None, holds: str
-) -> tuple[Source, Reference]:
-    """Find the file that an option names, and record it as an input.
+def find_file(config: PipelineConfig, option: str) -> Source:
+    """Find the file that an option of section ``crowd`` names.
 
     Raises
     ------
     ConfigError
         If no file is named, or several.
     """
+    given, name = getattr(config.section(CrowdConfig), option), f"crowd.{option}"
     if given is None:
-        raise ConfigError(f"{option} is not set; name the file of {holds}")
+        raise ConfigError(f"{name} is not set; name the file of {FILES[option]}")
     found = find_sources(config.resolve_source(given), config.source.suffixes)
     if len(found) > 1:
         raise ConfigError(
-            f"{option} = {given!r} names {len(found)} files; name one, with a row per task"
+            f"{name} = {given!r} names {len(found)} files; name one, with a row per task"
         )
-    source = identify_source(found[0], store.address)
+    return found[0]
+
+
+def record_file(config: PipelineConfig, store: Store, option: str) -> tuple[Source, Reference]:
+    """Find the file that an option of section ``crowd`` names, and record it as an input: see `find_file`."""
+    source = identify_source(find_file(config, option), store.address)
     return source, store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+
+
+def list_checks(config: PipelineConfig) -> Iterator[Check]:
+    """Yield a check for each file that section ``crowd`` names: that it can be read, and says which tasks it is of."""
+
+    def check(option: str) -> HealthLine:
+        source, options = find_file(config, option), config.source
+        if option == "classifier" or options.columns is None:
+            assert options.sample is not None
+            named = options.model_copy(update={"columns": None})
+            find_columns(source, read_columns(source, named), [options.sample])
+        return HealthLine("ok", FILES[option], source.name)
+
+    for option, what in FILES.items():
+        if getattr(config.section(CrowdConfig), option) is not None:
+            yield Check(
+                what, "source", f"correct crowd.{option}, or the file", partial(check, option)
+            )
 
 
 CLASSIFIER_VERSION = 1
@@ -129,13 +154,7 @@ def find_predictions(config: PipelineConfig, dataset: Reference, address: str = 
         If the file cannot be read, a row holds no probabilities, or no row belongs to a task of the log.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    source, raw = record_file(
-        config,
-        store,
-        "crowd.classifier",
-        config.section(CrowdConfig).classifier,
-        "class probabilities",
-    )
+    source, raw = record_file(config, store, "classifier")
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         table = read_class_probabilities(source, config.source, schema[0].levels)

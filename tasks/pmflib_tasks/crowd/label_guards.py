@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from pmflib.apps.crowd.class_names import sort_names
 from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.display.summary import percent
+from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
 from pmflib.ingest.dataset.accounts import StepSummary
-from pmflib.ingest.dataset.spills import find_levels
-from pmflib.schema import Schema
+from pmflib.ingest.dataset.spills import LEVELS_FILE, find_levels
+from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import LEVEL_COUNTS, list_file_steps
 from pmflib.store.file_digests import read_checked
@@ -89,6 +91,18 @@ def read_label_files(store: Store, dataset: Reference, schema: Schema) -> list[L
             newest = max((x for x in (first.newest, newest) if x is not None), default=None)
         files[step.name] = LabelFile(step.name, step.source.digest, table, newest)
     return list(files.values())
+
+
+def join_names(store: Store, datasets: Iterable[Reference]) -> Schema:
+    """Make a schema of all workers and classes of some datasets: each run of a label log has its own."""
+    workers, classes = set[str](), set[str]()
+    for step in (step for dataset in datasets for step in list_file_steps(store, dataset)):
+        for text in parse_json(read_checked(store.locate(step.step) / LEVELS_FILE)):
+            worker, label = parse_json(text.encode())
+            workers.add(worker)
+            classes.add(label)
+    levels = sort_names(classes)
+    return Schema(tuple(Variable(worker, levels) for worker in sort_names(workers)))
 
 
 def measure_label_files(

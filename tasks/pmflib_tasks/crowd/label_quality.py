@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,27 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.crowd.label_guards import (
+    join_names,
     measure_agreement,
     measure_label_files,
     read_label_files,
 )
+from pmflib_tasks.guards.file_ledger import measure_losses
 from pmflib_tasks.guards.findings import Measurement, assess, summarise
-from pmflib_tasks.guards.stored_checks import FINDINGS, measure_files
+from pmflib_tasks.guards.row_guards import Changes
+from pmflib_tasks.guards.stored_checks import FINDINGS, check_dataset_times, measure_files
+from pmflib_tasks.guards.time_guards import Clock
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 3
+VERSION = 4  # labels that changed files have lost, and times
 
 
 @stage(name="quality", makes="quality")
 def check_label_quality(
-    config: PipelineConfig, dataset: Reference, last_run: RunRecord | None
+    config: PipelineConfig,
+    dataset: Reference,
+    last_run: RunRecord | None,
+    clock: datetime | None = None,
 ) -> Reference:
     """Run every guard of label logs; the flow decides what follows from the findings.
 
@@ -43,6 +51,8 @@ def check_label_quality(
         Reference from `ingest`.
     last_run
         Last run that reached its end; None if there is none.
+    clock
+        The current time; by default that of this machine.
 
     Returns
     -------
@@ -52,13 +62,21 @@ def check_label_quality(
     last = None if last_run is None else last_run.stages["dataset"]
     if last is not None and store.find(last.identity) is None:
         last = None
+    ended = None if last_run is None else datetime.fromisoformat(last_run.ended)
+    times = check_dataset_times(
+        store,
+        config.quality,
+        Clock(clock or datetime.now(UTC), ended),
+        now={"dataset": dataset},
+        last=None if last is None else {"dataset": last},
+    )
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         report_progress("quality", 0, 1)
         measured, changes = measure_files(store, config.quality, dataset, last)
         if last is not None and changes.new:
-            measured += _compare(config, store, dataset, last)
-        findings = assess(measured, config.quality)
+            measured += _compare(config, store, dataset, last, changes)
+        findings = times + assess(measured, config.quality)
         content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
         (folder / FINDINGS).write_text(content, "utf-8")
         summary = summarise(findings)
@@ -74,6 +92,8 @@ def check_label_quality(
             "schema": schema.digest,
             "layout": "labels",
             "quality": config.quality.model_dump(mode="json"),
+            # what passes does not depend on the clock
+            "times": [asdict(each) for each in times if not each.passed],
         },
         version=VERSION,
         write=write,
@@ -81,9 +101,9 @@ def check_label_quality(
 
 
 def _compare(
-    config: PipelineConfig, store: Store, dataset: Reference, last: Reference
+    config: PipelineConfig, store: Store, dataset: Reference, last: Reference, changes: Changes
 ) -> list[Measurement]:
-    """Measure new labels against those of the last run."""
+    """Measure new labels against those of the last run, and the labels that changed files have lost."""
     schema = load_schema(config)
     entry = store.find(dataset.identity)
     account = DatasetAccount.from_json({} if entry is None else entry.summary)
@@ -92,7 +112,12 @@ def _compare(
     found = count_new_pairs(store, dataset, last, schema)
     usual = {"pairs": found.pairs, "agreeing": found.agreeing}
     earlier = np.sum([file.given.sum(axis=1) for file in before], axis=0)
+    lost: list[Measurement] = []
+    if not config.quality.removals_expected:
+        both = join_names(store, (dataset, last))
+        lost += measure_losses(store, dataset, last, changes, both, config.source.layout)
     return [
+        *lost,
         *measure_label_files(files, before, schema, per_task, config.quality),
         *measure_agreement(found.new, found.n_tasks, usual, schema.names, earlier == 0),
     ]

@@ -14,23 +14,7 @@ from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import Erasure, ErasureList, read_erasures
 from pmflib.store.run_records import find_last_run, find_live, list_histories, list_records
 from pmflib_tasks.erasure.mentions import SEARCHED, Names, find_in_export, find_in_store
-
-
-@dataclass(frozen=True)
-class RawFile:
-    """A raw file of a last run that still contains rows of erased samples.
-
-    Parameters
-    ----------
-    name, digest
-        Name and digest recorded by the run.
-    rows
-        Number of rows of erased samples.
-    """
-
-    name: str
-    digest: str
-    rows: int
+from pmflib_tasks.holdings import RawFile
 
 
 @dataclass(frozen=True)
@@ -263,7 +247,7 @@ def list_raw_files(store: Store) -> list[RawFile]:
         if run is None:
             continue
         if store.find(run.stages["dataset"].identity) is None:
-            # the dataset of a label log is rebuilt by the next run
+            # the next run builds the dataset again
             found = list_records(store, name)[-1].facts.get("raw_files", ())
             out |= {(each["name"], each["digest"]): RawFile(**each) for each in found}
             continue

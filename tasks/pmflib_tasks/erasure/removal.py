@@ -10,7 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pmflib.base.arrays import BoolArray
 from pmflib.base.errors import ConfigError, StoreError
@@ -34,10 +33,9 @@ from pmflib.store.erasures import (
     stay_alone,
     write_erasures,
 )
-from pmflib.store.file_digests import check_file, list_dropped
+from pmflib.store.file_digests import list_dropped
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import order_by_need
-from pmflib.store.parquet_batches import read_batches
 from pmflib.store.run_records import (
     KNOWN,
     RECORDS,
@@ -52,16 +50,23 @@ from pmflib.store.run_records import (
     now,
 )
 from pmflib.store.sample_blocks import read_identifier_texts
-from pmflib_tasks.erasure.certificates import Certificate, RawFile, certify
-from pmflib_tasks.erasure.label_logs import (
-    check_label_store,
-    find_label_holdings,
-    holds_labels,
-    rewrite_label_logs,
+from pmflib_tasks.erasure.certificates import Certificate, certify
+from pmflib_tasks.features import list_offers
+from pmflib_tasks.holdings import (
+    ErasedRows,
+    LookInto,
+    RawFile,
+    describe_rows,
+    find_log,
+    look_into_tables,
 )
+from pmflib_tasks.stages.order import list_steps
 
-IDENTIFIED = ("spill", "samples", "predictions", "answers")
-"""Kinds of artefacts with identifiers of samples."""
+WITHOUT_ROWS = (
+    *("source", "cuts", "spill-list", "dataset", "counts", "quality", "rank", "start", "model"),
+    *("reference", "scores", "comparison", "tables"),
+)
+"""Kinds of artefacts of the core without identifiers of samples."""
 Rebuild: TypeAlias = Callable[[], Mapping[str, Reference]]
 """Function that runs the deterministic stages of a pipeline again, and returns its dataset and counts by stage."""
 
@@ -101,10 +106,8 @@ def erase_samples(
     names = [identifier.strip().encode() for identifier in identifiers]
     if not all(names):
         raise ConfigError("an identifier is empty; pass identifiers as in the column of samples")
-    if holds_labels(store):
-        raise StoreError(
-            f"store {store.name!r} holds label logs, whose samples are tasks: give --task or --worker"
-        )
+    if (log := find_log(store)) is not None:
+        raise StoreError(f"store {store.name!r} {log.instead}")
     with stay_alone(store), hold_lease(store.objects, PURPOSE):
         erasures = read_erasures(store) or new_list()
         begin(store, erasures, names)
@@ -144,6 +147,8 @@ def _list_outdated(store: Store, pipeline: str) -> dict[str, str]:
     -------
     Stage of each artefact.
     """
+    kept = (step.original for step in list_steps() if step.original)
+    stages = (*kept, "dataset", "counts")
     live, runs = find_live(store, pipeline), [find_last_run(store, pipeline)]
     if live is not None:
         runs.append(find_run_of(store, pipeline, live))
@@ -151,25 +156,9 @@ def _list_outdated(store: Store, pipeline: str) -> dict[str, str]:
         run.stages[stage].identity: stage
         for run in runs
         if run is not None
-        for stage in ("encoded", "dataset", "counts")
+        for stage in stages
         if stage in run.stages
     }
-
-
-@dataclass(frozen=True)
-class ErasedRows:
-    """Rows of erased samples in an artefact.
-
-    Parameters
-    ----------
-    rows
-        Number of rows, including quarantined ones.
-    digests
-        Salted digests of the samples found, without those of quarantined rows.
-    """
-
-    rows: int = 0
-    digests: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -181,8 +170,8 @@ class Holdings:
     entries
         All manifest entries by identity.
     erased_rows
-        Rows of erased samples in artefacts of ``IDENTIFIED`` kinds, by identity, without empty ones; and 0 rows of
-        spills whose rows `pmf gc` has dropped, as their counts of levels may include them.
+        Rows of erased samples in artefacts, by identity, without empty ones; and 0 rows of spills whose rows `pmf gc`
+        has dropped, as their counts of levels may include them.
     datasets
         Identities of the datasets made of these artefacts.
     counts
@@ -202,15 +191,18 @@ def find_holdings(store: Store, erased: ErasedSamples) -> Holdings:
     Raises
     ------
     StoreError
-        If an artefact is damaged, so that its content is unknown.
+        If an artefact is damaged, or of a feature that this installation lacks, so that its content is unknown.
     """
     entries = {entry.reference.identity: entry for entry in store.entries()}
-    found = Holdings(entries)
-    read = {"spill": _look_into_spill, "samples": _look_into_partition}
+    found, read = Holdings(entries), list_kinds()
+    if strange := sorted({entry.reference.kind for entry in entries.values()} - read.keys()):
+        raise StoreError(
+            f"store {store.name!r} has artefacts of kinds {strange}, which may hold samples, and this installation of "
+            "pmflib does not know them; erase with the version and the features that made them"
+        )
     for identity, entry in entries.items():
-        if entry.reference.kind in IDENTIFIED:
-            folder = store.locate(entry.reference)
-            rows_found = read.get(entry.reference.kind, _look_into_tables)(folder, entry, erased)
+        if (look := read[entry.reference.kind]) is not None:
+            rows_found = look(store.locate(entry.reference), entry, erased)
             # what cannot be searched any more may hold them
             if rows_found.rows or store.lacks_files(entry.reference):
                 found.erased_rows[identity] = rows_found
@@ -222,6 +214,16 @@ def find_holdings(store: Store, erased: ErasedSamples) -> Holdings:
     if found.erased_rows:
         found.counts = _find_counts(found)
     return found
+
+
+def list_kinds() -> dict[str, LookInto | None]:
+    """List all kinds of artefacts, and how rows of erased samples are found in one: see `Holder.kinds`."""
+    own: dict[str, LookInto | None] = dict.fromkeys(WITHOUT_ROWS)
+    own |= {"spill": _look_into_spill, "samples": _look_into_partition}
+    own["predictions"] = look_into_tables
+    for holder in list_offers("erase"):
+        own |= holder.kinds
+    return own
 
 
 def list_parts(store: Store, dataset: Reference) -> list[Reference]:
@@ -264,7 +266,7 @@ def _look_into_spill(folder: Path, entry: Entry, erased: ErasedSamples) -> Erase
     index = int(spill.metadata["identifier"])
     delimiter = name_separator(entry.options["source"]["delimiter"])
     n_rejected = int(np.count_nonzero(find_rejected(folder, index, delimiter, erased)))
-    return _describe(len(mine) + n_rejected, mine, erased)
+    return describe_rows(len(mine) + n_rejected, mine, erased)
 
 
 def _look_into_partition(folder: Path, entry: Entry, erased: ErasedSamples) -> ErasedRows:
@@ -273,37 +275,12 @@ def _look_into_partition(folder: Path, entry: Entry, erased: ErasedSamples) -> E
         return ErasedRows()
     gone, names = find_erased_rows(folder / SAMPLES, erased)
     # quarantined duplicates belong to samples of the partition
-    return _describe(int(np.count_nonzero(gone)), pa.array(names, pa.binary()), erased)
-
-
-def _look_into_tables(folder: Path, entry: Entry, erased: ErasedSamples) -> ErasedRows:
-    total = ErasedRows()
-    for path in sorted(folder.glob("*.parquet")):
-        check_file(path)
-        try:
-            table = pq.ParquetFile(path)
-            if "sample" not in table.schema_arrow.names:
-                continue
-            for batch in read_batches(table, 1 << 16, columns=["sample"]):
-                samples = batch.column(0).cast(pa.binary()).fill_null(b"")
-                mine = samples.filter(pa.array(erased.find(samples, hash_identifiers(samples))))
-                more = _describe(len(mine), mine, erased)
-                total = ErasedRows(total.rows + more.rows, total.digests | more.digests)
-        except (OSError, pa.ArrowException) as error:
-            raise StoreError(
-                f"{path.parent.parent.name} {path.parent.name!r} cannot be read ({error}); delete its folder"
-            ) from error
-    return total
-
-
-def _describe(rows: int, samples: pa.BinaryArray, erased: ErasedSamples) -> ErasedRows:
-    names = samples.unique().to_pylist()
-    return ErasedRows(rows, frozenset(erased.digest_identifier(name) for name in names))
+    return describe_rows(int(np.count_nonzero(gone)), pa.array(names, pa.binary()), erased)
 
 
 def _find_counts(found: Holdings) -> set[str]:
     """Counts of datasets that contained erased samples or are gone, and differences to such counts."""
-    kinds = ("counts", "pooled")
+    kinds = {"counts", *(kind for holder in list_offers("erase") for kind in holder.sums)}
     counts = {i: entry for i, entry in found.entries.items() if entry.reference.kind in kinds}
     clean = found.entries.keys() - found.datasets
     revealing = {
@@ -323,11 +300,11 @@ def _find_counts(found: Holdings) -> set[str]:
     return revealing
 
 
-def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> Certificate:
-    """Erase tasks and workers from everything in a store of label logs, and exclude them from future runs.
+def erase_log(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> Certificate:
+    """Erase tasks and workers from everything in a store of a log, and exclude them from future runs.
 
-    Labels and the live model of the workers are rewritten without them. Artefacts made of rows are deleted, and the
-    next run reads the files again: see `pmflib_tasks.erasure.label_logs`.
+    What is in use is rewritten without them by the feature of the log. Artefacts made of rows are deleted, and the next
+    run reads the files again: see `pmflib_tasks.holdings.LogHolder`.
 
     Parameters
     ----------
@@ -345,7 +322,7 @@ def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> 
     ConfigError
         If an identifier is empty, or there is none and nothing to finish.
     StoreError
-        If the store is in use, contains no label log, or contains other data as well.
+        If the store is in use, contains no such log, or contains other data as well.
     """
     names = {
         "samples": [each.strip().encode() for each in tasks],
@@ -353,17 +330,20 @@ def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> 
     }
     if not all(map(all, names.values())):
         raise ConfigError("an identifier is empty; pass identifiers as in the columns of the log")
-    check_label_store(store)
+    if (log := find_log(store)) is None:
+        raise StoreError(
+            f"store {store.name!r} contains no label log, so neither tasks nor workers; give --sample"
+        )
+    log.check(store)
     with stay_alone(store), hold_lease(store.objects, PURPOSE):
         erasures = read_erasures(store) or new_list()
         begin(store, erasures, names["samples"], names["workers"])
         act = erasures.unfinished[-1]
         drop_unfinished(store)
-        found = find_label_holdings(store, erasures)
-        rewrite_label_logs(store, erasures, act, found)
+        entries, raw_files = log.take_out(store, erasures, act)
         write_erasures(store, erasures)
         given = [name.decode() for each in names.values() for name in each]
-        return _conclude(store, erasures, act, found.entries, given, found.raw_files)
+        return _conclude(store, erasures, act, entries, given, raw_files)
 
 
 def begin(

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 
 from pmflib.base.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib_tasks.config import GuardLimits, QualityConfig
+from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guard_limits import GuardLimits
 
 Action: TypeAlias = Literal["off", "pass", "warn", "stop", "accepted"]
 """What follows from a finding. "off": nothing was compared, for the reason in the sentence. "accepted": the finding

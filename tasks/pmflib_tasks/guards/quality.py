@@ -13,7 +13,8 @@ from pmflib.base.display.progress import report_progress
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
-from pmflib_tasks.config import GuardLimits, PipelineConfig
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.guard_limits import GuardLimits
 from pmflib_tasks.guards.findings import Finding, summarise
 from pmflib_tasks.guards.stored_checks import (
     FINDINGS,

@@ -8,11 +8,13 @@ from typing import Any
 
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.file_accounts import find_summary
+from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.surveys.margins.margins import read_margins
+from pmflib.surveys.margins.margins import Margin, read_margins
 from pmflib.surveys.margins.stored import rake_dataset
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.guards.findings import refuse_empty
+from pmflib_tasks.health import Check, HealthLine
 from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
@@ -26,6 +28,35 @@ def compare_margins(store: Store, one: Reference, other: Reference) -> str:
     entries = store.find(one.identity), store.find(other.identity)
     found = [each.options.get("margins") for each in entries if each is not None]
     return "" if len(found) < 2 or found[0] == found[1] else "the margins have changed"
+
+
+def read_given(config: PipelineConfig, schema: Schema) -> tuple[Margin, ...]:
+    """Read the margins of the configuration and of its files, by the variables of a schema.
+
+    Raises
+    ------
+    SourceError
+        If a file of margins cannot be read.
+    SchemaError, PmfError
+        As `pmflib.surveys.rake` does.
+    """
+    given = config.section(MarginsConfig)
+    tables: list[Any] = [given.tables] if given.tables else []
+    tables += map(config.resolve, given.files)
+    return read_margins(tables, schema)[1]
+
+
+def list_checks(config: PipelineConfig) -> Iterator[Check]:
+    """Yield the check that the margins can be read, and fit the schema; none without margins."""
+
+    def check() -> HealthLine:
+        names = ", ".join(
+            " x ".join(each.names) for each in read_given(config, load_schema(config))
+        )
+        return HealthLine("ok", "margins", f"of {names}")
+
+    if config.section(MarginsConfig).are_known:
+        yield Check("margins", "source", "correct section margins, or its files", check)
 
 
 @stage(name="rake", makes="dataset")
@@ -51,11 +82,8 @@ def rake(config: PipelineConfig, dataset: Reference, address: str = "") -> Refer
         As `pmflib.surveys.rake` does.
     """
     store, schema = open_store(config), load_schema(config)
-    given = config.section(MarginsConfig)
-    bounds = given.bounds
-    tables: list[Any] = [given.tables] if given.tables else []
-    tables += map(config.resolve, given.files)
-    margins = read_margins(tables, schema)[1]
+    bounds = config.section(MarginsConfig).bounds
+    margins = read_given(config, schema)
     known = [
         {"variables": each.names, "shares": each.shares.tolist(), "total": each.total}
         for each in margins

@@ -15,6 +15,7 @@ from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers, read_content
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.holdings import Holder, look_into_tables
 from pmflib_tasks.questions.answers import read_questions
 from pmflib_tasks.questions.stored_predictions import answer_stored
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
@@ -72,3 +73,7 @@ def answer(
         version=VERSION,
         write=write,
     ).reference
+
+
+HOLDER = Holder({"answers": look_into_tables})
+"""Answers are tables with a column of samples."""

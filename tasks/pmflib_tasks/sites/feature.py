@@ -9,5 +9,7 @@ FEATURE = Feature(
     plan=Place("pmflib_tasks.sites.pool:plan_stages"),
     steps=Place("pmflib_tasks.sites.pool:STEPS"),
     sections={"model": Place("pmflib_tasks.sites.site_sections:describe_sites")},
+    erase=Place("pmflib_tasks.sites.pool:HOLDER"),
+    health=Place("pmflib_tasks.sites.pool:list_checks"),
     find_withdrawal=Place("pmflib_tasks.sites.pool:find_withdrawal"),
 )

@@ -8,14 +8,17 @@ from typing import Any
 
 from pmflib.base.display.progress import report_progress
 from pmflib.base.machine import find_memory_limit
+from pmflib.base.texts import list_some
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.counts.stored_tables import PAIRS
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.objects.local_folder import digest_file
-from pmflib.surveys.sites.site_counts import add_sites
+from pmflib.surveys.sites.site_counts import add_sites, list_differences
 from pmflib.surveys.sites.site_files import read_site
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.health import Check, HealthLine
+from pmflib_tasks.holdings import Holder
 from pmflib_tasks.planned_stages import PlannedStage, RunSizes
 from pmflib_tasks.sites.section import SitesConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
@@ -25,6 +28,30 @@ VERSION = 1
 READING = 12
 """Memory for reading a file of counts in which every cell is observed, as a multiple of its counts (11.5 measured with
 150 variables of 4 levels in 16 folds)."""
+
+
+def find_files(config: PipelineConfig) -> dict[str, Path]:
+    """Paths of the files of counts, by site."""
+    given = config.section(SitesConfig).root
+    return {name: Path(config.resolve(path)) for name, path in given.items()}
+
+
+def list_checks(config: PipelineConfig) -> Iterator[Check]:
+    """Yield the check that the counts of all sites can be read, and are of this schema; none without sites."""
+
+    def check() -> HealthLine:
+        paths, schema = find_files(config), load_schema(config)
+        for name, path in paths.items():
+            if differences := list_differences(schema, read_site(path).schema):
+                said = (
+                    f"the counts of {name!r} have another schema: {list_some(differences, 5, '; ')}"
+                )
+                remedy = "give all sites one schema file, and count again"
+                return HealthLine("FAIL", "sites", said, remedy, "source")
+        return HealthLine("ok", "sites", f"counts of {', '.join(paths)}")
+
+    if config.section(SitesConfig).root:
+        yield Check("sites", "source", "ask the site for its counts again", check)
 
 
 @stage(name="pool", makes="pooled")
@@ -53,9 +80,7 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
     """
     store = open_store(config)
     plan_pool(config, load_schema(config).n_levels).check(find_memory_limit())
-    paths = {
-        name: Path(config.resolve(path)) for name, path in config.section(SitesConfig).root.items()
-    }
+    paths = find_files(config)
     sites = {name: read_site(path) for name, path in paths.items()}
     facts = {
         name: {"digest": site.digest, "rows": int(site.n_rows.sum()), "minimum": site.minimum}
@@ -205,3 +230,6 @@ STEPS = (
     ),
 )
 """With counts of other sites, the model is fitted to pairs."""
+
+HOLDER = Holder({"pooled": None}, sums=("pooled",))
+"""Counts of all sites are deleted with those of this pipeline."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from pmflib.base.errors import ConfigError
+from pmflib.base.hooks import find_offers
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Reference
-from pmflib.store.run_records import find_last_run, find_run_of
+from pmflib.store.run_records import find_run_of
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.features import list_offers
 from pmflib_tasks.guards.findings import accept, condense, hold_back, refuse_empty
 from pmflib_tasks.guards.quality import check_quality, read_findings
+from pmflib_tasks.guards.stored_checks import FINDINGS
 from pmflib_tasks.stage import load_schema, open_store
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
@@ -20,9 +24,38 @@ from pmflib_tasks.stages.refine import refine
 from pmflib_tasks.steps import Step, Walk, find_current
 
 
+def check_options(config: PipelineConfig) -> None:
+    """Refuse options for which no feature of this installation does what they ask for.
+
+    Raises
+    ------
+    ConfigError
+        If there is one.
+    """
+    em = config.em
+    errors = "" if em.errors in ("auto", "off") else em.errors
+    for option, given, hook, name, lack, remedy in (
+        (
+            "errors",
+            errors,
+            "model_records",
+            "errors",
+            "finds no errors of parameters",
+            "set it to 'off'",
+        ),
+        ("target", em.target, "target_fits", "classes", "fits no model to a target", "remove it"),
+    ):
+        if given and name not in find_offers(hook):
+            raise ConfigError(
+                f"em.{option} is {given!r}, and this installation of pmflib {lack}; add the feature that does to "
+                f"pmflib.features.FEATURES, or {remedy}"
+            )
+
+
 def run_ingest(walk: Walk) -> Reference:
     """Encode the sources, upon the dataset of the last run."""
     config = walk.config
+    check_options(config)
     for check in list_offers("check_run"):
         check(config, load_schema(config))
     base = walk.find_original("dataset", walk.base)
@@ -41,7 +74,26 @@ def run_count(walk: Walk) -> Reference:
 
 
 def run_guards(walk: Walk) -> Reference:
-    """Run the quality checks, and record their findings.
+    """Run the quality checks, and record their findings: see `hold_data_back`."""
+    config, stages = walk.config, walk.stages
+    live = walk.live
+    live_run = None if live is None else find_run_of(open_store(config), config.name, live)
+    made = check_quality(config, stages["dataset"], stages["counts"], live_run, walk.last)
+    hold_data_back(walk, made, "pmf run")
+    return made
+
+
+def hold_data_back(walk: Walk, quality: Reference, command: str) -> None:
+    """Record the findings of quality checks, and end the run if they stop it.
+
+    Parameters
+    ----------
+    walk
+        The run, with its dataset.
+    quality
+        Artefact of the checks, which becomes one of the run.
+    command
+        Command that accepts the findings with the option ``--accept-quality``.
 
     Raises
     ------
@@ -50,26 +102,16 @@ def run_guards(walk: Walk) -> Reference:
     QualityError
         If a check stops the run.
     """
-    config, store, stages = walk.config, open_store(walk.config), walk.stages
-    live_run = None if walk.live is None else find_run_of(store, config.name, walk.live)
-    last_run = find_last_run(store, config.name)
-    made = stages["quality"] = check_quality(
-        config, stages["dataset"], stages["counts"], live_run, last_run
-    )
-    findings = read_findings(config, made)
+    walk.stages["quality"] = quality
+    findings = read_findings(walk.config, quality)
     if walk.accepted:
         findings = accept(findings)
-    walk.facts.note(quality=condense(findings))
-    check_answers(walk)
-    hold_back(findings)
-    return made
-
-
-def check_answers(walk: Walk) -> None:
-    """Refuse a dataset without any answer."""
+    # records name nobody: they are never changed, and a person may ask to be erased
+    walk.facts.note(quality=[replace(each, named=()) for each in condense(findings)])
     entry = open_store(walk.config).find(walk.stages["dataset"].identity)
     if entry is not None:
         refuse_empty(DatasetAccount.from_json(entry.summary))
+    hold_back(findings, command, f"{quality.path}/{FINDINGS} of the store")
 
 
 def settle_config(walk: Walk) -> PipelineConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.base.display.progress import report_progress
-from pmflib.base.errors import ConvergenceWarning, PmfError
+from pmflib.base.errors import ConvergenceWarning
 from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.model import JointPMF
@@ -51,16 +51,9 @@ def refine(
     ------
     MemoryPlanError
         If the parameters and statistics do not fit in memory.
-    PmfError
-        If errors of parameters are asked for, and no feature finds them.
     """
     store, em, folds = open_store(config), config.em, config.fold_split
     records = find_offers("model_records")
-    if em.errors not in ("auto", "off") and "errors" not in records:
-        raise PmfError(
-            f"em.errors is {em.errors!r}, and this installation of pmflib finds no errors of parameters; add the "
-            "feature that does to pmflib.features.FEATURES, or set it to 'off'"
-        )
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         # on most nights the manifest has the model

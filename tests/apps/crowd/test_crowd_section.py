@@ -3,8 +3,9 @@
 import pytest
 
 from pmflib.apps.crowd.methods import CROWD_METHODS
-from pmflib.base.errors import ConfigError
+from pmflib.base.errors import ConfigError, SourceError
 from pmflib_tasks.config import make_config
+from pmflib_tasks.crowd.known import list_checks
 from pmflib_tasks.crowd.section import CrowdConfig
 
 
@@ -26,3 +27,23 @@ def test_make_config__methods_of_label_logs_are_those_in_memory():
         make(crowd={"method": "mv_em", "em": False})
     with pytest.raises(ConfigError, match=r"crowd\.classes"):
         make(crowd={"classes": []})
+
+
+def test_list_checks__files_that_the_section_names(tmp_path):
+    columns = {"sample": "task", "variable": "worker", "value": "label"}
+    source = {"path": "x.csv", "layout": "long", **columns}
+
+    def check(**crowd):
+        content = {"source": source, "model": {"rank": 1}, "crowd": crowd}
+        return list(list_checks(make_config(content, base=str(tmp_path))))
+
+    assert check() == []
+    known, classifier = check(known="known.csv", classifier="said.csv")
+    (tmp_path / "known.csv").write_text("task,label\nt1,cat\n")
+    assert known.function().state == "ok"
+    (tmp_path / "said.csv").write_text("picture,cat,dog\nt1,.5,.5\n")
+    with pytest.raises(SourceError, match="no column 'task'"):
+        classifier.function()
+    (tmp_path / "said.csv").unlink()
+    with pytest.raises(SourceError, match=r"said\.csv"):
+        classifier.function()

@@ -13,6 +13,9 @@ from pmflib.base.errors import QualityError, SchemaError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
 from pmflib_flows.crowd.crowd_flow import crowd_flow
+from pmflib_flows.doctor.columns import check_columns
+from pmflib_tasks.config import load_config
+from pmflib_tasks.crowd.steps import STEPS
 from tests.erasure.stored_texts import find_texts
 from tests.factories import call_command
 
@@ -74,6 +77,13 @@ def nights(tmp_path):
     return Nights(tmp_path / "pipeline")
 
 
+def test_steps__need_what_those_before_them_give():
+    given = set()
+    for step in STEPS:
+        assert {*step.needs, *step.uses} <= given
+        given.add(step.gives)
+
+
 def read_probabilities(nights, record):
     """Probabilities of the classes of each task, as a run has published them."""
     folder = nights.store.locate(record.stages["labels"])
@@ -133,6 +143,8 @@ def test_crowd_command__holds_a_night_back_and_says_why_in_the_first_line(
     first = nights.run()
     renamed = [(task, f"W{worker}", label) for task, worker, label in draw(40, 1, first=150)]
     nights.deliver("b.csv", renamed)
+    # the run makes the schema, and no level is unknown
+    assert check_columns(load_config(nights.config)).state == "ok"
     assert call_command(monkeypatch, "crowd", "--output", nights.folder) == 6
     said = capsys.readouterr().err.splitlines()
     held = next(line for line in said if "held back" in line)
@@ -185,6 +197,38 @@ def test_crowd_flow__labels_that_were_exchanged_are_held_back(nights):
     rows = draw(120, 2, first=150)
     nights.deliver("b.csv", [(t, w, turned[x] if int(w[-1]) % 2 else x) for t, w, x in rows])
     with pytest.raises(QualityError, match="label_agreement"):
+        nights.run()
+
+
+def test_crowd_flow__a_file_that_has_lost_labels_is_held_back(nights):
+    rows = draw(150)
+    nights.deliver("a.csv", rows)
+    nights.run()
+    # a worker has left, whom the run no longer knows, and 40 more labels are gone
+    nights.deliver("a.csv", [row for row in rows[40:] if row[1] != "person-003"])
+    with pytest.raises(QualityError, match=r"lost_answers: a\.csv: \d+ of 600 answers"):
+        nights.run()
+    assert nights.records[-1].outcome == "held back"
+    # the same labels in another order and in two files are all there
+    nights.deliver("a.csv", rows[::-2])
+    nights.deliver("b.csv", rows[-2::-2])
+    assert nights.run()["outcome"] != "held back"
+    nights.config.write_text(CONFIG.format(path="log") + "[quality]\nremovals_expected = true\n")
+    nights.deliver("a.csv", rows[100::-2])
+    (nights.folder / "log" / "b.csv").unlink()
+    assert nights.run()["tasks"] < 150
+
+
+def test_crowd_flow__labels_of_the_future_are_held_back(nights):
+    nights.config.write_text(CONFIG.format(path="log").replace("[model]", 'time = "at"\n[model]'))
+    times = {"a.csv": "2026-01-02T03:04:05", "b.csv": "2999-01-02T03:04:05"}
+    for number, (name, time) in enumerate(times.items()):
+        rows = [(*row, time) for row in draw(60, number, first=60 * number)]
+        lines = ["task,worker,label,at", *(",".join(row) for row in rows)]
+        (nights.folder / "log" / name).write_text("\n".join(lines) + "\n")
+        if number == 0:
+            assert nights.run()["outcome"] == "promoted"
+    with pytest.raises(QualityError, match=r"future_rows: b\.csv: 240 rows"):
         nights.run()
 
 

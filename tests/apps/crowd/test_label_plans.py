@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.planted_crowds import draw_labels
+from benchmarks.crowd.planted_crowds import draw_labels
 from pmflib.base.errors import MemoryPlanError, PmfError
 
 PRIOR = np.array([0.5, 0.3, 0.2])

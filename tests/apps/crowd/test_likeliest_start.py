@@ -5,13 +5,13 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import pmflib as pmf
+from benchmarks.crowd.planted_crowds import draw_published_crowd
 from pmflib.apps.crowd import fitting
 from pmflib.apps.crowd.aggregation import fit_crowd_model
 from pmflib.apps.crowd.dawid_skene import fit_crowd, plan_passes
 from pmflib.apps.crowd.e_step import LabelsInMemory, LogWeights
 from pmflib.apps.crowd.fitting import find_likeliest_start, fit_labels
 from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD, CrowdModel
-from pmflib.apps.demo.planted_crowds import draw_published_crowd
 from pmflib.base.defaults import Limits
 from pmflib.base.errors import IdentificationWarning
 from pmflib.em.family import State

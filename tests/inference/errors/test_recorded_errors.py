@@ -11,7 +11,10 @@ from pmflib.inference.errors import recorded as recorded_errors
 from pmflib.inference.errors.recorded import record_errors
 from pmflib.model.origin import ModelOrigin
 from pmflib.model.planted_models import planted_factors
+from pmflib.store.artefacts import Store
 from pmflib_tasks.report.model_report import list_intervals
+from pmflib_tasks.report.run_report import gather_report
+from tests.report.report_runs import run_two_nights
 from tests.stored_samples import write_partition
 
 SIZES = [3] * 6
@@ -66,3 +69,9 @@ def test_none_of_averages_and_of_what_takes_long(fitted, stored, monkeypatch):
     monkeypatch.setattr(recorded_errors, "MOST_WORK", 800 * 38**2 - 1)
     assert record_errors(model, stored) is None
     assert list_intervals({}) == []
+
+
+def test_gather_report__parameters_have_intervals(tmp_path):
+    run_two_nights(tmp_path)
+    learnt = gather_report(Store(tmp_path / "store"), "hostile", 2).model
+    assert len(learnt.intervals) == 3 + 3 * learnt.model.schema.n_levels

@@ -16,7 +16,7 @@ from pmflib.store.sample_blocks import read_block, read_replicates
 from pmflib.store.stored_variance import StoredReplicates, open_variance
 from pmflib_tasks.config.loading import load_config
 from pmflib_tasks.erasure.erase import erase
-from pmflib_tasks.margins.rake import rake
+from pmflib_tasks.margins.rake import list_checks, rake
 from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
@@ -312,3 +312,13 @@ def test_raked_weights_are_refused_without_the_feature(tmp_path, monkeypatch):
     assert list_dataset_blocks(store_of(config), encoded, None)
     with pytest.raises(StoreError, match="changes the weights of its samples by 'raking'"):
         list_dataset_blocks(store_of(config), raked, None)
+
+
+def test_list_checks__margins_that_do_not_fit_the_schema(tmp_path):
+    codes = draw_codes(9, SIZES)
+    assert list(list_checks(write(tmp_path, codes, {}))) == []
+    (check,) = list_checks(write(tmp_path, codes))
+    assert (check.function().state, check.function().found) == ("ok", "of v0, v1")
+    (check,) = list_checks(write(tmp_path, codes, {"v9": {"0": 1.0}}))
+    with pytest.raises(PmfError, match="v9"):
+        check.function()

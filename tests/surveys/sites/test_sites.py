@@ -13,6 +13,7 @@ from pmflib.store.care.collection import collect
 from pmflib.store.run_records import find_last_run
 from pmflib_tasks.config import make_config
 from pmflib_tasks.planning.planning import PlannedWorkers, plan_run
+from pmflib_tasks.sites.pool import list_checks
 from tests.flows.nights import draw_ratings, make_movies
 from tests.pipelines import load_model
 
@@ -239,3 +240,17 @@ def test_config__refuses_what_needs_rows_of_all_sites(sections, words):
     make_config(known | {"sites": {"north": "north.counts"}})
     with pytest.raises(ConfigError, match=f"{words}.*leave it out, or remove the sites"):
         make_config(known | sections | {"sites": {"north": "north.counts"}})
+
+
+def test_list_checks__counts_of_another_schema_and_a_file_that_is_gone(pipeline):
+    assert list(list_checks(pipeline.config)) == []
+    pipeline.configure(**OPTIONS, sites={"north": "north.counts"})
+    (check,) = list_checks(pipeline.config)
+    assert (check.function().state, check.function().found) == ("ok", "counts of north")
+    export(pipeline, "north", NORTH[:, :3], make_movies(3))
+    found = check.function()
+    assert (found.state, found.fault) == ("FAIL", "source")
+    assert "'north' have another schema: it lacks" in found.found
+    (pipeline.folder / "north.counts").unlink()
+    with pytest.raises(SourceError, match="is not a file"):
+        check.function()

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from benchmarks.crowd.planted_crowds import draw_published_crowd
 from pmflib.apps.crowd.pairs.class_matching import fit_multispa, read_confusion
 from pmflib.apps.crowd.pairs.worker_marginals import (
     WorkerPairs,
@@ -9,7 +10,6 @@ from pmflib.apps.crowd.pairs.worker_marginals import (
     impute_by_one_pair,
     impute_designated,
 )
-from pmflib.apps.demo.planted_crowds import draw_published_crowd
 from pmflib.base.errors import MemoryPlanError
 
 K = 3

@@ -27,7 +27,7 @@ from pmflib.store.erasures import Erasure, ErasureList, Replacement
 from pmflib.store.file_digests import check_file, read_checked
 from pmflib.store.run_records import find_last_run, find_live, list_histories
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
-from pmflib_tasks.erasure.certificates import RawFile
+from pmflib_tasks.holdings import Holder, LogHolder, RawFile
 
 OF_ROWS = (
     "census",
@@ -86,23 +86,27 @@ def holds_labels(store: Store) -> bool:
 
 
 def check_label_store(store: Store) -> None:
-    """Check that a store contains label logs and no other data.
+    """Check that a store of label logs contains no other data.
 
     Raises
     ------
     StoreError
-        If it contains no label log, or other data whose samples may have the same names.
+        If it contains other data, whose samples may have the same names.
     """
-    kinds = {entry.reference.kind for entry in store.entries()}
-    if not kinds & {"census", "labels"}:
-        raise StoreError(
-            f"store {store.name!r} contains no label log, so neither tasks nor workers; give --sample"
-        )
-    if "counts" in kinds:
+    if any(entry.reference.kind == "counts" for entry in store.entries()):
         raise StoreError(
             f"store {store.name!r} contains a label log and other data, which have no workers; give each its own "
             "store (store.path), and delete this one"
         )
+
+
+def take_out(
+    store: Store, erasures: ErasureList, act: Erasure
+) -> tuple[Mapping[str, Entry], list[RawFile]]:
+    """Rewrite the labels and models in use without erased tasks and workers: see `LogHolder.take_out`."""
+    found = find_label_holdings(store, erasures)
+    rewrite_label_logs(store, erasures, act, found)
+    return found.entries, found.raw_files
 
 
 def find_label_holdings(store: Store, erasures: ErasureList) -> LabelHoldings:
@@ -314,3 +318,17 @@ def _clean_summary(summary: Mapping[str, Any], found: LabelHoldings) -> dict[str
         else value
         for key, value in summary.items()
     }
+
+
+HOLDER = Holder(
+    dict.fromkeys(
+        (*("census", "known-labels", "classifier", "worker-pairs", "crowd-model"), MODEL, "labels")
+    ),
+    log=LogHolder(
+        holds_labels,
+        "holds label logs, whose samples are tasks: give --task or --worker",
+        check_label_store,
+        take_out,
+    ),
+)
+"""What label logs hold of tasks and workers."""

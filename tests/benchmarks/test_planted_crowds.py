@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.apps.demo.planted_crowds import LEAST_PRIOR, draw_labels, draw_published_crowd
+from benchmarks.crowd.planted_crowds import LEAST_PRIOR, draw_labels, draw_published_crowd
 
 
 @pytest.mark.parametrize("version", ["code", "text"])
