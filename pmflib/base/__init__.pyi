@@ -10,7 +10,6 @@ from pmflib.base.arrays import StrataArray as StrataArray
 from pmflib.base.arrays import check_counts as check_counts
 from pmflib.base.arrays import check_model_type as check_model_type
 from pmflib.base.arrays import check_row_order as check_row_order
-from pmflib.base.arrays import check_whole as check_whole
 from pmflib.base.arrays import find_extremes as find_extremes
 from pmflib.base.arrays import find_row_names as find_row_names
 from pmflib.base.arrays import list_owners as list_owners
@@ -48,6 +47,7 @@ from pmflib.base.compiled.lanes import ROWS as ROWS
 from pmflib.base.compiled.lanes import Lanes as Lanes
 from pmflib.base.compiled.lanes import make_lanes as make_lanes
 from pmflib.base.compiled.plain_lanes import make_plain_lanes as make_plain_lanes
+from pmflib.base.compiled.saved_code import FOLDER_VARIABLE as FOLDER_VARIABLE
 from pmflib.base.compiled.saved_code import compile_kernel as compile_kernel
 from pmflib.base.compiled.saved_code import describe_processor as describe_processor
 from pmflib.base.compiled.saved_code import find_folder as find_folder
@@ -66,6 +66,19 @@ from pmflib.base.compiled.vectors import mask_equal as mask_equal
 from pmflib.base.compiled.vectors import mask_least as mask_least
 from pmflib.base.compiled.vectors import transpose_scattered as transpose_scattered
 from pmflib.base.compiled.vectors import transpose_strip as transpose_strip
+from pmflib.base.constraints import FINITE as FINITE
+from pmflib.base.constraints import NONNEGATIVE as NONNEGATIVE
+from pmflib.base.constraints import Interval as Interval
+from pmflib.base.constraints import OneOf as OneOf
+from pmflib.base.constraints import at_least as at_least
+from pmflib.base.constraints import check as check
+from pmflib.base.constraints import check_distinct as check_distinct
+from pmflib.base.constraints import check_entries as check_entries
+from pmflib.base.constraints import check_rows as check_rows
+from pmflib.base.constraints import check_schemas as check_schemas
+from pmflib.base.constraints import check_shapes as check_shapes
+from pmflib.base.constraints import check_size as check_size
+from pmflib.base.constraints import check_type as check_type
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT as DEFAULT_PSEUDO_COUNT
 from pmflib.base.defaults import FIT_PAIRS as FIT_PAIRS
 from pmflib.base.defaults import FIT_SAMPLES as FIT_SAMPLES
@@ -129,6 +142,7 @@ from pmflib.base.errors import IdentificationWarning as IdentificationWarning
 from pmflib.base.errors import LostSchedulerError as LostSchedulerError
 from pmflib.base.errors import MemoryPlanError as MemoryPlanError
 from pmflib.base.errors import MisrememberedError as MisrememberedError
+from pmflib.base.errors import MissingMethodError as MissingMethodError
 from pmflib.base.errors import PmfError as PmfError
 from pmflib.base.errors import QualityError as QualityError
 from pmflib.base.errors import QuestionError as QuestionError
@@ -158,7 +172,10 @@ from pmflib.base.json_files import MAX_DEPTH as MAX_DEPTH
 from pmflib.base.json_files import MOST_VALUES as MOST_VALUES
 from pmflib.base.json_files import parse_json as parse_json
 from pmflib.base.json_files import read_json as read_json
+from pmflib.base.json_records import Form as Form
+from pmflib.base.json_records import JsonRecord as JsonRecord
 from pmflib.base.json_records import from_json as from_json
+from pmflib.base.json_records import to_json as to_json
 from pmflib.base.machine import USED_SHARE as USED_SHARE
 from pmflib.base.machine import MachineMemory as MachineMemory
 from pmflib.base.machine import call_regularly as call_regularly

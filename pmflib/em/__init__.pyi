@@ -30,6 +30,7 @@ from pmflib.em.memory import choose_tasks as choose_tasks
 from pmflib.em.memory import plan_em as plan_em
 from pmflib.em.memory import plan_pass as plan_pass
 from pmflib.em.stored_samples import StoredSamples as StoredSamples
+from pmflib.em.stored_samples import find_effective as find_effective
 from pmflib.em.stored_samples import open_source as open_source
 from pmflib.em.stored_samples import read_samples as read_samples
 

@@ -10,6 +10,7 @@ from pmflib.fits.em_fit import N_FOLDS as N_FOLDS
 from pmflib.fits.em_fit import EMFit as EMFit
 from pmflib.fits.em_fit import OnPass as OnPass
 from pmflib.fits.em_fit import Passes as Passes
+from pmflib.fits.em_fit import PassOptions as PassOptions
 from pmflib.fits.exports import COLUMNS as COLUMNS
 from pmflib.fits.exports import list_parameters as list_parameters
 from pmflib.fits.figures import plot_certainty as plot_certainty

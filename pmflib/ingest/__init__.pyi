@@ -15,7 +15,9 @@ from pmflib.ingest.column_values import read_all as read_all
 from pmflib.ingest.csv.sniffing import name_columns as name_columns
 from pmflib.ingest.csv.sniffing import sniff_source as sniff_source
 from pmflib.ingest.data_checks import DataCheck as DataCheck
+from pmflib.ingest.data_checks import HeadCheck as HeadCheck
 from pmflib.ingest.data_checks import check_data as check_data
+from pmflib.ingest.data_checks import check_head as check_head
 from pmflib.ingest.dataset.accounts import Account as Account
 from pmflib.ingest.dataset.accounts import DatasetAccount as DatasetAccount
 from pmflib.ingest.dataset.accounts import StepSummary as StepSummary

@@ -18,6 +18,7 @@ from pmflib.model.figures import plot_side_by_side as plot_side_by_side
 from pmflib.model.figures import plot_states as plot_states
 from pmflib.model.joint_pmf import KIND as KIND
 from pmflib.model.joint_pmf import JointPMF as JointPMF
+from pmflib.model.joint_pmf import find_methods as find_methods
 from pmflib.model.marginals import FindSurprises as FindSurprises
 from pmflib.model.marginals import RowScores as RowScores
 from pmflib.model.marginals import find_positions as find_positions
@@ -33,8 +34,10 @@ from pmflib.model.mixture import BATCH_ROWS as BATCH_ROWS
 from pmflib.model.mixture import Arrays as Arrays
 from pmflib.model.mixture import Mixture as Mixture
 from pmflib.model.mixture import ParameterRow as ParameterRow
+from pmflib.model.origin import ModelOrigin as ModelOrigin
 from pmflib.model.planted_models import planted_factors as planted_factors
 from pmflib.model.planted_models import published_factors as published_factors
+from pmflib.model.predictor import Predictor as Predictor
 from pmflib.model.row_scores import HELD_OUT as HELD_OUT
 from pmflib.model.row_scores import KEPT as KEPT
 from pmflib.model.row_scores import REFERENCE as REFERENCE

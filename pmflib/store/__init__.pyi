@@ -59,12 +59,13 @@ from pmflib.store.file_digests import check_artefact as check_artefact
 from pmflib.store.file_digests import check_file as check_file
 from pmflib.store.file_digests import digest_tree as digest_tree
 from pmflib.store.file_digests import fetch_all as fetch_all
+from pmflib.store.file_digests import fetch_files as fetch_files
 from pmflib.store.file_digests import find_changes as find_changes
 from pmflib.store.file_digests import holds as holds
+from pmflib.store.file_digests import list_dropped as list_dropped
 from pmflib.store.file_digests import name_content as name_content
 from pmflib.store.file_digests import read_checked as read_checked
 from pmflib.store.file_digests import read_fingerprint as read_fingerprint
-from pmflib.store.file_digests import read_ranges as read_ranges
 from pmflib.store.file_digests import seal as seal
 from pmflib.store.file_digests import unseal as unseal
 from pmflib.store.file_digests import write_fingerprint as write_fingerprint

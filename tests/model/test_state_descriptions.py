@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.model.origin import ModelOrigin
 from pmflib.model.state_descriptions import describe_states, tabulate_states
 
 SCHEMA = pmf.Schema(
@@ -72,7 +73,7 @@ def test_tabulate_states__members_of_an_average_that_found_a_state_are_one_row()
     empty = np.full((len(FACTORS), 1), 0.5)
     empty[:3] = 1 / 3
     prior, factors = np.append(np.tile(PRIOR, 2) / 2, 0.0), np.hstack([FACTORS, moved, empty])
-    rows = tabulate_states(pmf.JointPMF(prior, factors, SCHEMA, {"average": 2})).rows
+    rows = tabulate_states(pmf.JointPMF(prior, factors, SCHEMA, ModelOrigin(average=2))).rows
     assert [row[:2] for row in rows] == [("1, 3", "75 %"), ("0, 2", "25 %")]
     assert "colour=red 80 % (2.7 times)" in rows[1][2]
     assert len(tabulate_states(pmf.JointPMF(prior, factors, SCHEMA)).rows) == 5

@@ -2,9 +2,5 @@
 
 from pmflib.apps.demo.demo import RANK as RANK
 from pmflib.apps.demo.demo import write_demo_log as write_demo_log
-from pmflib.apps.demo.planted_crowds import Crowd as Crowd
-from pmflib.apps.demo.planted_crowds import Version as Version
-from pmflib.apps.demo.planted_crowds import draw_labels as draw_labels
-from pmflib.apps.demo.planted_crowds import draw_published_crowd as draw_published_crowd
 from pmflib.apps.demo.raw_logs import write_rating_log as write_rating_log
 from pmflib.apps.demo.raw_logs import write_survey as write_survey

@@ -7,4 +7,5 @@ from pmflib.surveys.design.replicates import Method as Method
 from pmflib.surveys.design.replicates import Replicates as Replicates
 from pmflib.surveys.design.replicates import find_stored_replicates as find_stored_replicates
 from pmflib.surveys.design.replicates import fit_replicates as fit_replicates
+from pmflib.surveys.design.sample_designs import StoredRows as StoredRows
 from pmflib.surveys.design.survey_design import SurveyDesign as SurveyDesign

@@ -1,7 +1,5 @@
 """Sections of ``pipeline.toml``, and drafts of configurations."""
 
-from pmflib_tasks.config.data_sections import Guard as Guard
-from pmflib_tasks.config.data_sections import GuardLimits as GuardLimits
 from pmflib_tasks.config.data_sections import QualityConfig as QualityConfig
 from pmflib_tasks.config.data_sections import StoreConfig as StoreConfig
 from pmflib_tasks.config.loading import draft_config as draft_config

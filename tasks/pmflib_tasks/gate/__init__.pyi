@@ -13,7 +13,6 @@ from pmflib_tasks.gate.gate_decision import AssessedGain as AssessedGain
 from pmflib_tasks.gate.gate_decision import GateNumbers as GateNumbers
 from pmflib_tasks.gate.publish import Decision as Decision
 from pmflib_tasks.gate.publish import locate_for_people as locate_for_people
-from pmflib_tasks.gate.refit import Refit as Refit
 from pmflib_tasks.gate.refit import plan_refit as plan_refit
 from pmflib_tasks.gate.run_differences import RunDifference as RunDifference
 from pmflib_tasks.gate.run_differences import compare_runs as compare_runs

@@ -20,13 +20,13 @@ from pmflib_tasks.guards.drift import list_families as list_families
 from pmflib_tasks.guards.drift import measure_dependence as measure_dependence
 from pmflib_tasks.guards.drift import measure_drift as measure_drift
 from pmflib_tasks.guards.file_ledger import measure_empty as measure_empty
+from pmflib_tasks.guards.file_ledger import measure_losses as measure_losses
 from pmflib_tasks.guards.findings import GUARDS as GUARDS
 from pmflib_tasks.guards.findings import Finding as Finding
 from pmflib_tasks.guards.findings import Measurement as Measurement
 from pmflib_tasks.guards.findings import accept as accept
 from pmflib_tasks.guards.findings import assess as assess
 from pmflib_tasks.guards.findings import condense as condense
-from pmflib_tasks.guards.findings import find_recorded as find_recorded
 from pmflib_tasks.guards.findings import hold_back as hold_back
 from pmflib_tasks.guards.findings import refuse_empty as refuse_empty
 from pmflib_tasks.guards.findings import summarise as summarise
@@ -38,6 +38,7 @@ from pmflib_tasks.guards.identity_guards import measure_night as measure_night
 from pmflib_tasks.guards.quality import check_quality as check_quality
 from pmflib_tasks.guards.quality import read_findings as read_findings
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS as LEAST_SIBLINGS
+from pmflib_tasks.guards.row_guards import Changes as Changes
 from pmflib_tasks.guards.row_guards import FileChange as FileChange
 from pmflib_tasks.guards.row_guards import bound_share as bound_share
 from pmflib_tasks.guards.row_guards import find_file_changes as find_file_changes
@@ -46,6 +47,7 @@ from pmflib_tasks.guards.row_guards import measure_rows as measure_rows
 from pmflib_tasks.guards.row_guards import measure_sizes as measure_sizes
 from pmflib_tasks.guards.stored_checks import FINDINGS as FINDINGS
 from pmflib_tasks.guards.stored_checks import PAIRS as PAIRS
+from pmflib_tasks.guards.stored_checks import check_dataset_times as check_dataset_times
 from pmflib_tasks.guards.stored_checks import measure_files as measure_files
 from pmflib_tasks.guards.stored_checks import read_nights as read_nights
 from pmflib_tasks.guards.time_guards import Clock as Clock

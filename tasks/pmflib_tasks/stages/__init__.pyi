@@ -11,6 +11,7 @@ from pmflib_tasks.stages.evaluation import score_group as score_group
 from pmflib_tasks.stages.evaluation import score_hidden as score_hidden
 from pmflib_tasks.stages.order import REFINE as REFINE
 from pmflib_tasks.stages.order import find_counts as find_counts
+from pmflib_tasks.stages.order import hold_data_back as hold_data_back
 from pmflib_tasks.stages.order import list_steps as list_steps
 from pmflib_tasks.stages.select import COMPARISONS as COMPARISONS
 from pmflib_tasks.stages.select import settle as settle
