@@ -3,7 +3,6 @@
 import json
 import re
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tests.product.cells import COLUMNS, FRAME, N_ROWS, SCHEMA, UNIT, WEIGHT, en
 
 pytestmark = pytest.mark.slow
 
-SECTIONS: dict[str, dict[str, Any]] = {
+SECTIONS: dict[str, dict[str, dict[str, object]]] = {
     "classes": {},
     "average": {"em": {"members": 3}},
     "forests": {"model": {"rank": 2, "dependence": "tree"}},
@@ -34,7 +33,7 @@ def make_pipeline(folder, patch, family, weights, table):
     """A pipeline of a family that has read a table once."""
     table = table.assign(w=2.5) if weights == "equal" else table
     source = {"path": "log", "layout": "wide", "sample": "id", **COLUMNS[weights]}
-    sections: dict[str, Any] = {"em": {"max_passes": 200, "tol": 1e-9}, **SECTIONS[family]}
+    sections = {"em": {"max_passes": 200, "tol": 1e-9}} | SECTIONS[family]
     pipeline = Nights(folder, SCHEMA, patch, source=source, store={"folds": 4}, **sections)
     columns = ["id", *SCHEMA.names, *COLUMNS[weights].values()]
     table[columns].to_csv(pipeline.log / "a.csv", index=False)
