@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pmflib.ingest.dataset import build_steps
 from pmflib.store.run_records import RunRecord, now
 from pmflib_tasks.guards.quality import check_quality, read_findings
 from pmflib_tasks.stages.count import count
@@ -100,6 +101,15 @@ def test_measure_losses__what_grows_moves_or_comes_in_another_order_has_lost_not
 def test_measure_losses__of_a_file_that_has_another_name_now(log):
     log.write("archive.csv", log.files["3.csv"])
     log.write("3.csv", tonight())
+    assert log.check("lost_answers") == {}
+
+
+def test_measure_losses__rows_that_an_earlier_version_wrote_are_not_read(log, monkeypatch):
+    monkeypatch.setattr(build_steps, "NAMED_VERSION", build_steps.NAMED_VERSION + 1)
+    for path in (log.folder.parent / "store" / "spill").glob("*/spill.json"):
+        path.unlink()
+    log.write("3.csv", tonight())
+    log.write("4.csv", tonight())
     assert log.check("lost_answers") == {}
 
 

@@ -199,6 +199,8 @@ class Spill:
     def __init__(self, folder: Path, expected: Mapping[str, str], since: float = -math.inf) -> None:
         self._folder = folder
         self._since = since
+        if not holds(folder / CONTENT):
+            raise self._refuse(f"it has no {CONTENT}: an earlier version wrote it, or it was lost")
         try:
             content = parse_json(read_checked(folder / CONTENT))
             self._footers = from_json(list[tuple[int, int]], content.pop(FOOTERS))

@@ -192,6 +192,7 @@ def measure_files(
         measured += [*measure_forms(changes, last_files), *find_twins(files, changes)]
         measured += measure_empty(changes, last_files, *samples)
         is_same = last_schema is not None and last_schema.digest == samples[0].digest
+        is_same &= last is not None and _are_alike(store, dataset, last)
         if last is not None and is_same and not config.removals_expected:
             measured += measure_losses(store, dataset, last, changes, *samples)
     return measured, changes
@@ -303,7 +304,7 @@ def _measure_night(
         return None, []
     rows = sum(change.file.rows.rows_encoded for change in changes.new)
     before = [file.step for file in list_file_steps(store, last["dataset"])]
-    if not new:
+    if not new or not _are_alike(store, now["dataset"], last["dataset"]):
         return Night(rows=rows), []
     keys = join_keys(
         [Spill(store.locate(file.step), {}).read_keys(starts[file.name]) for file in new]
@@ -315,6 +316,12 @@ def _measure_night(
     repeated, agreeing, superseded = _count_repeated(store, now["dataset"], starts)
     night = Night(keys.size, int(np.count_nonzero(seen)), rows, repeated, agreeing)
     return night, [measure_superseded(rows, superseded)]
+
+
+def _are_alike(store: Store, *datasets: Reference) -> bool:
+    """Whether one version has written the rows of two datasets: rows of an earlier one cannot be read."""
+    one, other = (read_content(store, each)["origin"].get("version") for each in datasets)
+    return bool(one == other)
 
 
 def _list_new(

@@ -103,7 +103,7 @@ def test_spill__one_that_was_not_closed_is_refused(tmp_path):
     tmp_path.joinpath("spill").mkdir()
     with pytest.raises(KeyError), SpillWriter(tmp_path / "spill", FIELDS, 2):
         raise KeyError
-    with pytest.raises(StoreError, match="spill"):
+    with pytest.raises(StoreError, match="an earlier version wrote it, or it was lost"):
         Spill(tmp_path / "spill", {})
 
 
