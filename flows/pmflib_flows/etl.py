@@ -78,7 +78,7 @@ def etl(
     """
     checked = load_config(config)
     if quick:
-        checked = checked.hurry()
+        checked = checked.shorten_rank_choice()
     with (
         record_run(checked) as run,
         share_workers(checked.cluster, alone=(alone := is_small(checked))) as address,

@@ -79,7 +79,7 @@ class RunDraft:
     facts: RunFacts = field(default_factory=RunFacts)
     number: int = 0
 
-    def settle(self, record: RunRecord, live: Reference | None) -> RunRecord:
+    def finish(self, record: RunRecord, live: Reference | None) -> RunRecord:
         """Return the record of a run, given the current live model: a model that became live meanwhile is kept."""
         if self.live == self.before:
             return replace(record, live=live)
@@ -197,7 +197,7 @@ def record_run(
             options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base", "file"})),
         )
         try:
-            record = append_record(store, name, record, draft.settle)
+            record = append_record(store, name, record, draft.finish)
         finally:
             log_run(name, record)
         for follow in list_offers("after_run"):

@@ -108,7 +108,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Worth:
+class EquivalentSizes:
     """Equivalent sample sizes in an answer.
 
     Parameters
@@ -149,7 +149,7 @@ class EquivalentSamples(JsonRecord):
     n_questions: int = 0
     n_unseen: int = 0
 
-    def weigh(self, question: Comparison, n_parameters: int) -> Worth:
+    def weigh(self, question: Comparison, n_parameters: int) -> EquivalentSizes:
         """Compute the equivalent sample size of a model for a question.
 
         Parameters
@@ -190,7 +190,7 @@ class EquivalentSamples(JsonRecord):
         variance = float(laws @ (spreads / (n + m + 1) + (weights - weight) ** 2 * apart))
         rows = n * weight / max(1 - weight, 1e-12) if n else 1 / float(laws @ (1 / (m + 1))) - 1
         total = spread / variance - 1 if spread > 1e-12 and variance > 0 else n + rows
-        return Worth(rows, max(min(n, total), total / DISCOUNT))
+        return EquivalentSizes(rows, max(min(n, total), total / DISCOUNT))
 
     def _find_laws(self, question: Comparison, n_parameters: int) -> FloatArray:
         """Compute the posterior probabilities of the grid values of log m."""

@@ -23,7 +23,7 @@ twentieth of the length."""
 DRAWN_CELLS = 20_000_000
 """Maximum number of cells drawn, some tenths of a second; larger tables get fewer draws."""
 LEAST_DRAWS = 100
-SURE_ROWS = 3.0
+SAFE_PARAMETERS = 3.0
 """Sum of the parameters of a Dirichlet above which at least one of its gamma variates does not underflow."""
 
 
@@ -77,7 +77,7 @@ class Posterior:
 
 def _draw_shares(rng: np.random.Generator, parameters: FloatArray) -> FloatArray:
     """Draw from Dirichlet distributions along the last axis; all 0 if all parameters are 0."""
-    if (parameters.sum(axis=-1) > SURE_ROWS).all():
+    if (parameters.sum(axis=-1) > SAFE_PARAMETERS).all():
         return rng.standard_gamma(parameters)
     # gamma variates of tiny parameters underflow, but their logarithms do not
     with np.errstate(divide="ignore", invalid="ignore"):

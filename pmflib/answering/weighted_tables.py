@@ -80,19 +80,19 @@ class WeightedTables:
         """
         if self.sizes is None and self.totals.are_equal(n_rows):
             return list(tables), n_rows
-        worth = self._find_worth(tables)
+        worth = self._find_effective_sizes(tables)
         found = [
             each * (n / max(int(each.sum()), 1)) for each, n in zip(self.sums, worth, strict=True)
         ]
         return found, round(self.totals.n_effective)
 
-    def _find_worth(self, tables: Sequence[IntArray]) -> list[float]:
+    def _find_effective_sizes(self, tables: Sequence[IntArray]) -> list[float]:
         sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
         each = zip(tables, self.sums, self.squares, sizes, strict=True)
-        return [_find_worth(*one, self.shift) for one in each]
+        return [_find_effective_sizes(*one, self.shift) for one in each]
 
 
-def _find_worth(
+def _find_effective_sizes(
     rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
 ) -> float:
     """Effective number of samples of a table: see `WeightedTables.to_samples`."""

@@ -182,7 +182,7 @@ class ScoredCandidate:
         Score of the best candidate minus this one.
     error
         Standard error of that difference; 0 for the best itself, None if not computed.
-    unsettled
+    unconverged
         Increase of the score when the candidate was last refitted: smaller differences are not meaningful.
     """
 
@@ -190,12 +190,12 @@ class ScoredCandidate:
     score: float
     below_best: float
     error: float | None = None
-    unsettled: float = 0.0
+    unconverged: float = 0.0
 
     @property
     def is_within_error(self) -> bool:
         """Return whether the candidate is within one standard error of the best."""
-        return self.below_best <= (self.error or 0.0) + self.unsettled
+        return self.below_best <= (self.error or 0.0) + self.unconverged
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def compare_candidates(
     scores: Sequence[float],
     *,
     subtract: Callable[[int, int], PairedDifference | tuple[float, float]] | None = None,
-    unsettled: Sequence[float] | None = None,
+    unconverged: Sequence[float] | None = None,
     rule: ChoiceRule = "best",
     chosen: int | None = None,
 ) -> Comparison:
@@ -276,7 +276,7 @@ def compare_candidates(
     subtract
         Returns the difference between two candidates, given their indices, with its standard error; None if only the
         scores are known.
-    unsettled
+    unconverged
         As in `ScoredCandidate`; 0 by default.
     rule
         Rule of the choice.
@@ -292,7 +292,7 @@ def compare_candidates(
     points = []
     for index, (setting, score) in enumerate(zip(settings, scores, strict=True)):
         below, error = (scores[top] - score, None) if subtract is None else subtract(top, index)
-        more = 0.0 if unsettled is None else unsettled[index]
+        more = 0.0 if unconverged is None else unconverged[index]
         points.append(ScoredCandidate(setting, score, below, error, more))
     if chosen is None:
         chosen = _apply_rule(points, top, rule)
@@ -337,8 +337,8 @@ def _explain(comparison: Comparison) -> str:
             f"{comparison.rule} within one standard error of the {measure}, {chosen.below_best:.2g} +- "
             f"{chosen.error:.2g} below that of {_shorten(best, names)}"
         )
-        if chosen.unsettled > 0:
-            text += f", not converged to within {chosen.unsettled:.2g}"
+        if chosen.unconverged > 0:
+            text += f", not converged to within {chosen.unconverged:.2g}"
     if len(comparison.points) <= MAX_LISTED:
         scores = (f"{_shorten(each, names)}: {each.score:.5f}" for each in comparison.points)
         text += f" ({', '.join(scores)})"

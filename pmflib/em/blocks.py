@@ -103,7 +103,7 @@ MIN_ROWS = 256
 """Smallest block whose equal rows are merged."""
 SAMPLE_ROWS = 4096
 """Approximate size of the sample that decides whether all rows are compared."""
-WORTH_BELOW = 0.8
+DISTINCT_BELOW = 0.8
 """Share of distinct rows below which merging pays; merging costs about one or two EM passes."""
 
 
@@ -126,11 +126,11 @@ def merge_duplicates(block: Block) -> Block:
     if n_rows < MIN_ROWS:
         return block
     sampled = np.arange(0, n_rows, max(1, n_rows // SAMPLE_ROWS))
-    if np.unique(_hash_rows(block.take(sampled))).size >= WORTH_BELOW * sampled.size:
+    if np.unique(_hash_rows(block.take(sampled))).size >= DISTINCT_BELOW * sampled.size:
         return block
     _, first, inverse = np.unique(_hash_rows(block), return_index=True, return_inverse=True)
     # different rows with the same hash: practically impossible, and then nothing is merged
-    if first.size >= WORTH_BELOW * n_rows or not _are_equal(block, first[inverse]).all():
+    if first.size >= DISTINCT_BELOW * n_rows or not _are_equal(block, first[inverse]).all():
         return block
     weights = np.bincount(inverse, block.weights, minlength=first.size).astype(np.float64)
     order = np.argsort(first)

@@ -397,7 +397,7 @@ def is_near_limit(losses: Sequence[float], tol: float) -> bool:
     return bool(losses) and estimate_gap(losses) <= tol * abs(losses[-1])
 
 
-def has_settled(losses: Sequence[float], tol: float, n_passes: int) -> bool:
+def has_converged(losses: Sequence[float], tol: float, n_passes: int) -> bool:
     """Return whether the total gain of the last passes is small.
 
     Suitable for accelerated EM, where the gain of one pass does not predict the next. Passes after a long step are

@@ -19,7 +19,7 @@ from pmflib.base.blocks import Block
 from pmflib.base.defaults import LIMITS, Limits
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.family import Family, State, has_settled, run_em
+from pmflib.em.family import Family, State, has_converged, run_em
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, merge_each, take_logs
 from pmflib.papers.squarem import Acceleration
 from pmflib.store.sample_blocks import BlockGroup
@@ -106,7 +106,7 @@ class LatentClasses(Family[Parameters, EMStatistics]):
         """Return whether the held-out log-likelihood has stopped improving or the objective has converged."""
         if state.held_out or state.acceleration is None:
             return super().has_converged(state, limits)
-        return has_settled(state.loss_history, limits.tol, SETTLED_PASSES)
+        return has_converged(state.loss_history, limits.tol, SETTLED_PASSES)
 
     def finish(self, state: ClassState) -> ClassState:
         """Return to the last plain EM model if the current one is an extrapolation not yet evaluated by a pass."""

@@ -58,7 +58,7 @@ from pmflib.fits.ranks.choice import RankProgress as RankProgress
 from pmflib.fits.ranks.choice import report_ranks as report_ranks
 from pmflib.fits.ranks.fit_runs import DEFAULT_BUDGET as DEFAULT_BUDGET
 from pmflib.fits.ranks.fit_runs import WorkBudget as WorkBudget
-from pmflib.fits.ranks.kinds import HOPELESS as HOPELESS
+from pmflib.fits.ranks.kinds import EXCLUSION_ERRORS as EXCLUSION_ERRORS
 from pmflib.fits.ranks.kinds import PSEUDO_COUNT as PSEUDO_COUNT
 from pmflib.fits.ranks.kinds import Candidate as Candidate
 from pmflib.fits.ranks.kinds import list_classes as list_classes

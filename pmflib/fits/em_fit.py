@@ -114,7 +114,7 @@ class TargetFitting(Protocol):
     ) -> FitResult:
         """Fit samples by a specification."""
 
-    def settle(self) -> FitSpecification:
+    def resolve(self) -> FitSpecification:
         """Return a specification without held-out samples."""
 
     def try_candidates(
@@ -341,20 +341,20 @@ class EMFit:
     def _try_on_fold(self, block: DenseBlock) -> tuple[FitSpecification, FitResult | None]:
         """Return a specification for all samples, and the fit without the held-out fold that chose it, if any."""
         if self.made or not self.passes.max_passes:
-            return self.options.settle(), None
+            return self.options.resolve(), None
         n_observed = block.n_observed
         options = self.fit_to(n_observed).options
-        settled = options.settle()
+        resolved = options.resolve()
         if not options.is_open:
-            return settled, None
+            return resolved, None
         if len(block) < MIN_SAMPLES:
             note = f"nothing was held out: {len(block)} samples are too few"
             if self.has_target_states:
-                settled = self.for_target.settle()
-            return replace(settled, notes=(note,)), None
+                resolved = self.for_target.resolve()
+            return replace(resolved, notes=(note,)), None
         if not self.has_target_states and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
-            return replace(settled, notes=(note,)), None
+            return replace(resolved, notes=(note,)), None
         training, held_out = self.hold_out(block)
         trial = replace(self, options=replace(self.options, trial=True))
         return trial.fit_block(training, held_out)

@@ -148,7 +148,7 @@ class Options:
         """Return whether held-out samples decide the pseudo-count or the start of members."""
         return len(self.pseudo_counts) > 1 or self.members > 1
 
-    def settle(self) -> FitSpecification:
+    def resolve(self) -> FitSpecification:
         """Return the specification to use without held-out samples."""
         values = self.pseudo_counts
         pseudo_count = values[0] if len(values) == 1 else DEFAULT_PSEUDO_COUNT
@@ -264,7 +264,7 @@ def find_specification(
     """
     held_out = runs.held_out
     if held_out is None:
-        return follow_specification(options.settle(), runs, starts)
+        return follow_specification(options.resolve(), runs, starts)
     if options.members > 1:
         return _find_members(runs, starts, options)
     values, methods = options.pseudo_counts, options.start_methods

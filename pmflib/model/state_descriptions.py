@@ -258,7 +258,7 @@ def describe_states(
     if level_counts is not None:
         check_shapes("", PmfError, level_counts=(level_counts, (schema.n_levels,)))
     n_observed = None if level_counts is None else sum_blocks(level_counts, schema.offsets)
-    sure = _find_sure_levels(model, n_observed)
+    sure = _find_certain_levels(model, n_observed)
     overall = model.factors @ model.prior
     profiles = profile_states(
         model.prior, model.factors, schema.offsets, n_shown=schema.n_levels, min_lift=LEAST_LIFT
@@ -291,7 +291,7 @@ def describe_states(
     return found
 
 
-def _find_sure_levels(model: Mixture, n_observed: IntArray | None) -> BoolArray:
+def _find_certain_levels(model: Mixture, n_observed: IntArray | None) -> BoolArray:
     """Find levels whose probability given a state differs significantly from the overall one: (n_levels, rank)."""
     overall = (model.factors @ model.prior)[:, None]
     if n_observed is None:

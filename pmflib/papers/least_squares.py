@@ -180,7 +180,7 @@ def solve_simplex_least_squares(
         if slopes[entering] >= -_ROUNDING:
             break
         passive = _enter(gram, x, passive, entering, float(slopes[entering]))
-        passive = _settle(gram, cross, x, passive)
+        passive = _leave_bounds(gram, cross, x, passive)
     return np.asarray(x / x.sum())
 
 
@@ -209,7 +209,9 @@ def _enter(
     return _step(x, hull, direction, np.inf if flat else -slope / curvature)
 
 
-def _settle(gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray) -> IntArray:
+def _leave_bounds(
+    gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray
+) -> IntArray:
     """Move to the minimum on the hull, dropping entries that reach zero."""
     for _ in range(passive.size):
         direction = _solve_on_hull(gram, passive, cross[passive], 1.0) - x[passive]

@@ -85,26 +85,26 @@ def hold_lease(objects: Objects, purpose: str) -> Iterator[None]:
     purpose
         Description for people.
     """
-    name = _heart.start(objects, purpose)
+    name = _renewal.start(objects, purpose)
     try:
         yield
     finally:
-        _heart.stop(objects, name)
+        _renewal.stop(objects, name)
 
 
 def find_own_lease(objects: Objects) -> str | None:
     """Name of a lease that this process holds in a store; None if it holds none."""
-    return _heart.find(objects)
+    return _renewal.find(objects)
 
 
 @contextmanager
 def keep_touched(objects: Objects, name: str, content: bytes) -> Iterator[None]:
     """Keep touching an existing object like a lease, and delete it afterwards."""
-    _heart.hold(objects, name, content)
+    _renewal.hold(objects, name, content)
     try:
         yield
     finally:
-        _heart.stop(objects, name)
+        _renewal.stop(objects, name)
 
 
 def list_leases(objects: Objects) -> list[Lease]:
@@ -116,7 +116,7 @@ def list_leases(objects: Objects) -> list[Lease]:
         if is_lease(metadata.name.rpartition("/")[2])
     ]
     # the ages of our own leases do not matter, and in a bucket the clock costs requests
-    others = [metadata for metadata in known if not _heart.read(objects, metadata.name)]
+    others = [metadata for metadata in known if not _renewal.read(objects, metadata.name)]
     newest = max((metadata.touched for metadata in known), default=0.0)
     now = read_store_clock(objects, known) if others else newest
     found = call_in_parallel(lambda metadata: _read_lease(objects, metadata, now), known)
@@ -160,7 +160,7 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
     name, touched = metadata.name.rpartition("/")[2], metadata.touched
     written = b""
     try:
-        written = _heart.read(objects, metadata.name) or objects.read(metadata.name)[0]
+        written = _renewal.read(objects, metadata.name) or objects.read(metadata.name)[0]
         content = json.loads(written)
         return Lease(
             name,
@@ -220,7 +220,7 @@ class _OwnLease:
     users: int = 1
 
 
-class _Heart:
+class _LeaseRenewal:
     """Touches the leases of this process.
 
     In a bucket, concurrent work of a process shares one lease, with the purpose of the first.
@@ -301,13 +301,13 @@ class _Heart:
             self._thread = None
 
 
-_heart = _Heart()
+_renewal = _LeaseRenewal()
 
 
 def _renew() -> None:
     """Give a forked process its own leases; its parent keeps touching the others."""
-    global _heart
-    _heart = _Heart()
+    global _renewal
+    _renewal = _LeaseRenewal()
 
 
 os.register_at_fork(after_in_child=_renew)

@@ -218,7 +218,7 @@ class RunRecord(JsonRecord):
         return found if isinstance(found, int) else 0
 
 
-Settle: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]
+Finish: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]
 """Function that completes a record before it is written, given the record and the model live just before it."""
 
 
@@ -233,7 +233,7 @@ def list_histories(store: Store) -> list[str]:
 
 
 def append_record(
-    store: Store, name: str, record: RunRecord, settle: Settle | None = None
+    store: Store, name: str, record: RunRecord, finish: Finish | None = None
 ) -> RunRecord:
     """Write a record under the next free number of its pipeline.
 
@@ -245,7 +245,7 @@ def append_record(
         Name of the pipeline.
     record
         The record; its number is replaced.
-    settle
+    finish
         Called with the record and the model that is live before it; returns the record to write. Record numbers are
         unique, so that this model is known for certain.
 
@@ -257,9 +257,9 @@ def append_record(
         number = _find_last(store, name)
         while True:
             number += 1
-            if settle is not None:
+            if finish is not None:
                 before = next(_read_backwards(store, name, number), None)
-                record = settle(record, None if before is None else before.live)
+                record = finish(record, None if before is None else before.live)
             numbered = replace(record, number=number)
             # only one run creates the record of a number
             with suppress(FileExistsError):

@@ -72,7 +72,7 @@ def test_compare_candidates__what_is_not_settled_is_not_distinguished():
         [{"rank": 1}, {"rank": 2}],
         [-2.0, -1.0],
         subtract=lambda best, other: (0.0, 0.0) if other == best else (1.0, 0.6),
-        unsettled=[0.5, 0.0],
+        unconverged=[0.5, 0.0],
         rule="least",
     )
     assert found.chosen.settings == {"rank": 1}

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from pmflib.em.family import count_stale, estimate_gap, has_settled
+from pmflib.em.family import count_stale, estimate_gap, has_converged
 
 
 def test_estimate_gap__is_exact_for_a_geometric_sequence():
@@ -30,8 +30,8 @@ def test_estimate_gap__short_growing_and_constant_sequences(losses, gap):
         ([9.0, 5.0, 4.999, 4.99], 0.001, False),
     ],
 )
-def test_has_settled__gain_of_the_last_passes_together(losses, tol, settled):
-    assert has_settled(losses, tol, 2) is settled
+def test_has_converged__gain_of_the_last_passes_together(losses, tol, settled):
+    assert has_converged(losses, tol, 2) is settled
 
 
 @pytest.mark.parametrize(

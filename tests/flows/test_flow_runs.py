@@ -167,10 +167,10 @@ def test_flow__a_configuration_that_is_not_there(home, api):
 
 
 def test_flow__held_back_has_a_state_of_its_own(home, api, monkeypatch):
-    def hold_back(*arguments):
+    def stop_on_findings(*arguments):
         raise QualityError("v1 has moved by 0.4; the limit is 0.25")
 
-    monkeypatch.setattr(Walk, "reach", hold_back)
+    monkeypatch.setattr(Walk, "reach", stop_on_findings)
     since = datetime.now(UTC)
     with pytest.raises(QualityError, match="v1 has moved"):
         etl(str(home / "nightly.toml"))

@@ -92,11 +92,11 @@ def nights(tmp_path_factory, workers):
         config = write_config(home, LONG, rank=3 if night == 2 else 2)
         write_night(home, night, shift=night // 2)
         run_night(config, workers)
-    hold_back(config)
+    stop_on_findings(config)
     return home
 
 
-def hold_back(config):
+def stop_on_findings(config):
     reason = "half of the rows are gone, see ftp://me:hunter2@host/x"
     with suppress(QualityError), record_run(config) as run:
         run.facts.note(rows={"rows_in": 7})

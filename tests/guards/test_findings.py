@@ -14,8 +14,8 @@ from pmflib_tasks.guards.findings import (
     accept,
     assess,
     condense,
-    hold_back,
     refuse_empty,
+    stop_on_findings,
     summarise,
 )
 
@@ -45,10 +45,10 @@ def test_assess__off():
     assert (none.action, none.passed, none.limit, none.measured) == ("off", True, None, None)
 
 
-def test_hold_back__names_measured_limit_and_remedy():
+def test_stop_on_findings__names_measured_limit_and_remedy():
     stopped = [make_finding("stop"), make_finding("stop", "same_bytes", "b.csv")]
     with pytest.raises(QualityError) as error:
-        hold_back([make_finding("pass"), *stopped, make_finding("warn", "file_size")])
+        stop_on_findings([make_finding("pass"), *stopped, make_finding("warn", "file_size")])
     _, first, second, last = str(error.value).splitlines()
     for shown in ("quarantine", "all rows", "0.5", "0.2", GUARDS["quarantine"].remedy):
         assert shown in first
@@ -57,11 +57,11 @@ def test_hold_back__names_measured_limit_and_remedy():
     assert "--accept-quality" in last
 
 
-def test_hold_back__accepted_and_warned_go_on():
+def test_stop_on_findings__accepted_and_warned_go_on():
     accepted = accept([make_finding("stop"), make_finding("warn"), make_finding("pass")])
     assert [f.action for f in accepted] == ["accepted", "warn", "pass"]
     assert not accepted[0].passed
-    hold_back(accepted)
+    stop_on_findings(accepted)
 
 
 def test_condense__keeps_what_crossed_and_one_that_passed():
@@ -84,7 +84,7 @@ def test_condense__of_many_that_crossed_some():
     assert [f.subject for f in kept] == ["0.csv", "1.csv", "2.csv"]
     assert "47 more" in kept[-1].sentence
     with pytest.raises(QualityError, match=r"50(?s:.)*47 more") as error:
-        hold_back(findings)
+        stop_on_findings(findings)
     assert len(str(error.value).splitlines()) == 5
 
 

@@ -78,7 +78,7 @@ def run_to_start(config):
     return run
 
 
-def hold_back(config):
+def stop_on_findings(config):
     with record_run(config) as run, share_workers(config.cluster):
         run.stages["dataset"] = ingest.fn(config)
         run.facts.note(quality=[FINDING, PASSED])
@@ -141,7 +141,7 @@ def test_record_run__nothing_new_says_the_same_versions(config):
 
 def test_record_run__held_back_by_quality(config):
     with pytest.raises(QualityError):
-        hold_back(config)
+        stop_on_findings(config)
     *_, ended = read_events(config)
     assert (ended["eventType"], read_tags(ended)["outcome"]) == ("FAIL", "held back")
     assert ended["outputs"] == []

@@ -10,7 +10,7 @@ import pmflib as pmf
 from pmflib.base.errors import QualityError
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.findings import hold_back
+from pmflib_tasks.guards.findings import stop_on_findings
 from pmflib_tasks.guards.quality import check_quality, read_findings
 from pmflib_tasks.guards.stored_checks import read_nights
 from pmflib_tasks.stages.count import count
@@ -73,7 +73,7 @@ def test_check_quality__a_survey_in_another_encoding_is_held_back(pipeline, work
     counts = count.fn(config, dataset, workers)
     findings = read_findings(config, check_quality.fn(config, dataset, counts, None, None))
     with pytest.raises(QualityError, match=r"200 of 400 rows .* undecodable"):
-        hold_back(findings)
+        stop_on_findings(findings)
 
 
 def test_check_quality__a_new_column_is_warned_of(home, tmp_path):

@@ -14,7 +14,7 @@ from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.order import list_steps
-from pmflib_tasks.stages.select import COMPARISONS, select, settle
+from pmflib_tasks.stages.select import COMPARISONS, select, set_rank
 from pmflib_tasks.steps import Walk
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 
@@ -42,8 +42,8 @@ def test_select__finds_the_coin_and_says_why(counted, workers):
     summary = summary_of(config, reference)
     assert summary["rank"] == 2
     assert summary["judged_by_samples"]
-    settled = settle(config, reference)
-    assert settled.model.settled_rank == 2
+    settled = set_rank(config, reference)
+    assert settled.model.chosen_rank == 2
     assert settled.em == config.em
     # the lineage of the model leads to the choice
     store = store_of(config)
@@ -128,5 +128,5 @@ def test_select__members_target_and_budget_are_options_of_the_choice(counted, wo
     summary = summary_of(judged, select.fn(judged, dataset, counts, workers))
     # of one variable of two levels, and not of all four
     assert summary["comparisons"][-1]["points"][0]["score"] > -0.8
-    hurried = select.fn(config.hurry(), dataset, counts, workers)
+    hurried = select.fn(config.shorten_rank_choice(), dataset, counts, workers)
     assert hurried.identity != plain.identity

@@ -81,7 +81,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     if last is not None and live is not None:
         facts = {"run": last.number, "outcome": last.outcome, "reason": last.reason, **last.facts}
         facts |= locate_for_people(store, live)
-        worth = _find_worth(store, live)
+        worth = _describe_equivalent_samples(store, live)
     became_live = describe_live(list_records(store, checked.name))
     parts = [find_part(checked, store) for find_part in list_offers("status")]
     known = next((each for each in (last, *(part.record for part in parts)) if each), None)
@@ -146,7 +146,7 @@ def _list_usage(record: RunRecord) -> list[tuple[str, ...]]:
     ]
 
 
-def _find_worth(store: Store, live: Reference) -> dict[str, Any]:
+def _describe_equivalent_samples(store: Store, live: Reference) -> dict[str, Any]:
     """Return the number of rows that the live model counts for in answers, as text, and how it was estimated."""
     from pmflib.answering.equivalent_samples import find_equivalent_samples
     from pmflib.store.zarr_arrays import read_arrays

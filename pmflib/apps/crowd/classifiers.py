@@ -143,7 +143,7 @@ def refuse_strange_tasks(name: str, given: Sequence[str | None], there: str = ""
 
 
 @dataclass(frozen=True, eq=False)
-class ClassifierWorth:
+class ClassifierReliability:
     """Weight of the probabilities of a classifier relative to the labels of a log.
 
     Parameters
@@ -161,7 +161,7 @@ class ClassifierWorth:
     prior: FloatArray
 
     @classmethod
-    def learn(cls, predictions: FloatArray, probabilities: FloatArray) -> ClassifierWorth:
+    def learn(cls, predictions: FloatArray, probabilities: FloatArray) -> ClassifierReliability:
         """Find the power and intercepts that make the labels of the log most probable.
 
         Parameters

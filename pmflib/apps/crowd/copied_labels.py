@@ -283,7 +283,7 @@ LEAST_COMMON = 8
 """Workers with fewer common tasks are not compared."""
 CHUNK_PAIRS = 1 << 17
 """Number of pairs of labels in memory at a time."""
-OTHERS_WORTH = 1.0
+OTHERS_WEIGHT = 1.0
 """Pseudo-count of wrong labels of the other workers of a task, in its difficulty."""
 LEAST_SHARED = 4.0
 """Pairs of workers with fewer wrong labels in common are not reported."""
@@ -389,7 +389,7 @@ def _add_pairs(
         ours = np.where(label[one] == label[other], wrong[one], 0.0)
         others_wrong = wrong_all[row] - wrong[one] - wrong[other]
         others_usual = usual_all[row] - usual[one] - usual[other]
-        hardness = (others_wrong + OTHERS_WORTH) / (others_usual + OTHERS_WORTH)
+        hardness = (others_wrong + OTHERS_WEIGHT) / (others_usual + OTHERS_WEIGHT)
         chance = np.zeros(some.size)
         for given in range(n_classes):
             both = mistakes[worker[one], given] * mistakes[worker[other], given]

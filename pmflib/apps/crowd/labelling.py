@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pmflib.apps.crowd.classifiers import MOST_LEARNT, ClassifierWorth
+from pmflib.apps.crowd.classifiers import MOST_LEARNT, ClassifierReliability
 from pmflib.apps.crowd.confidence import Calibration, VoteCalibration, find_calibration
 from pmflib.apps.crowd.copied_labels import MOST_LABEL_PAIRS, Copies, drop_repeated, find_copies
 from pmflib.apps.crowd.label_counts import LabelCounts
@@ -112,7 +112,7 @@ class LabelRule:
 
     calibration: Calibration | VoteCalibration
     copied_groups: Sequence[Sequence[int]]
-    worth: ClassifierWorth | None = None
+    worth: ClassifierReliability | None = None
 
     def apply(self, block: ScoredBlock) -> FloatArray:
         """Probability of each class of the tasks of a block, float64 of shape (n_rows, n_classes)."""
@@ -165,7 +165,7 @@ class Labelling:
         return find_calibration(measure, self.tasks.n_tasks, AnnotatorModel(evenness=self.evenness))
 
     @cached_property
-    def classifier(self) -> ClassifierWorth | None:
+    def classifier(self) -> ClassifierReliability | None:
         """What a classifier is worth beside the labels; None without one.
 
         It is learnt from at most about ``MOST_LEARNT`` tasks, taken evenly, and from probabilities without the prior
@@ -180,7 +180,7 @@ class Labelling:
         predictions, probabilities = (
             np.concatenate([none, *(each[index] for each in found)]) for index in range(2)
         )
-        return ClassifierWorth.learn(predictions, probabilities)
+        return ClassifierReliability.learn(predictions, probabilities)
 
     @cached_property
     def by_labels(self) -> LabelRule:

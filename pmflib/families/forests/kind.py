@@ -21,7 +21,7 @@ from pmflib.fits.pair_residuals import find_residuals
 from pmflib.fits.ranks.by_samples import SampleSearch
 from pmflib.fits.ranks.choice import OnRankProgress, RankProgress
 from pmflib.fits.ranks.fit_runs import WorkBudget
-from pmflib.fits.ranks.kinds import HOPELESS, PSEUDO_COUNT, Candidate
+from pmflib.fits.ranks.kinds import EXCLUSION_ERRORS, PSEUDO_COUNT, Candidate
 from pmflib.fits.ranks.sample_fits import RankSamples
 from pmflib.model import JointPMF
 
@@ -128,7 +128,7 @@ class ForestFits:
         if most > 1 and self.affords(most, n_splits=1):
             mine = self.score(most, 0)
             gap = compare_samples(classes.list_scores(point)[: mine.size], mine)
-            if gap.mean > HOPELESS * gap.error:
+            if gap.mean > EXCLUSION_ERRORS * gap.error:
                 return 0
         return most if least > 1 else 0
 

@@ -20,7 +20,7 @@ from pmflib.fits.kinds import FitKind
 from pmflib.fits.ranks.by_samples import SampleSearch
 from pmflib.fits.ranks.choice import OnRankProgress, RankProgress
 from pmflib.fits.ranks.fit_runs import WorkBudget
-from pmflib.fits.ranks.kinds import HOPELESS, PSEUDO_COUNT, Candidate, list_classes
+from pmflib.fits.ranks.kinds import EXCLUSION_ERRORS, PSEUDO_COUNT, Candidate, list_classes
 from pmflib.fits.ranks.sample_fits import RankSamples
 
 MAX_UPDATE_WORK = 20_000_000
@@ -103,7 +103,7 @@ class TraitFits:
             first = _fit_traits(splits[0], design, self._seed)
             gain = max(float((first - before[: first.size]).mean()), 0.0)
             gap = compare_samples(best[: first.size], first)
-            if gap.mean - (max(GRIDS) - n_traits) * gain > HOPELESS * gap.error:
+            if gap.mean - (max(GRIDS) - n_traits) * gain > EXCLUSION_ERRORS * gap.error:
                 behind = f"{gap.mean:.2g} +- {gap.error:.2g} below the best"
                 self.left_out = (
                     f"traits were given up at {n_traits}, {behind} in the first of the folds"

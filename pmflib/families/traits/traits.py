@@ -142,7 +142,7 @@ def fit_traits(
         chosen = Checkpoint(checkpoint / "choice.npz", of_fit, *choice_arrays)
         path = checkpoint / "traits.npz"
     known = None if chosen is None else chosen.load()
-    choice, people = _settle(source, schema, counts, requested, seed, known)
+    choice, people = _resolve(source, schema, counts, requested, seed, known)
     if chosen is not None:
         chosen.save(choice)
     settings = choice.settings
@@ -189,7 +189,7 @@ _Requested: TypeAlias = tuple[int | str, float | str, int | str, int | str]
 """Dimensions, shrinkage, passes and number of states as given."""
 
 
-def _settle(
+def _resolve(
     source: BlockSource,
     schema: Schema,
     counts: LevelCounts,

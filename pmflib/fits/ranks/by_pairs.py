@@ -142,13 +142,13 @@ def select_rank(
         search.start(sorted(fold.guess for fold in folds)[len(folds) // 2])
     else:
         search.fit(grid)
-    rank = search.settle()
+    rank = search.refine()
     compared, gain = search.compare_pseudo_counts(rank, [float(each) for each in pseudo_counts[1:]])
     pseudo_count = float(compared.chosen.settings["pseudo_count"])
     if gain >= search.margin:
         # a gain this large may change the order of the ranks
         search = search.restart(pseudo_count)
-        rank = search.settle()
+        rank = search.refine()
     return RankChoice(
         rank,
         pseudo_count,
@@ -255,7 +255,7 @@ class RankSearch:
         self._left_out: set[int] = set()
         self._is_stopped = False
         self._n_pairs = np.concatenate([fold.n_pairs for fold in folds])
-        self._unsettled: dict[int, float] = {}
+        self._unconverged: dict[int, float] = {}
         self._first = 0
 
     def start(self, guess: int) -> None:
@@ -277,9 +277,9 @@ class RankSearch:
             before = self._sums(rank).sum() if own else math.nan
             self.fits[rank] = self._do(rank, self.pseudo_count, starts)
             gain = (self._sums(rank).sum() - before) / self._n_pairs.sum() if own else 0.0
-            self._unsettled[rank] = max(0.0, float(gain))
+            self._unconverged[rank] = max(0.0, float(gain))
 
-    def settle(self) -> int:
+    def refine(self) -> int:
         """Fit the ranks that the choice depends on until it no longer changes, and return the choice."""
         self._fill()
         for _ in range(SETTINGS.rounds):
@@ -315,7 +315,7 @@ class RankSearch:
             [{"rank": rank, "pseudo_count": self.pseudo_count} for rank in ranks],
             [self._score(each) for each in sums],
             subtract=lambda best, other: compare_folds(sums[best], sums[other], self._n_pairs),
-            unsettled=[self._unsettled[rank] for rank in ranks],
+            unconverged=[self._unconverged[rank] for rank in ranks],
             rule="least",
         )
 
@@ -363,10 +363,10 @@ class RankSearch:
         first, last = fitted.index(self.choose()), fitted.index(self.best)
         kept = fitted[max(0, first - 1) : last + 2]
         search.fits = {rank: self.fits[rank] for rank in kept}
-        search._unsettled = {}
+        search._unconverged = {}
         search.fit(kept)
         # changes due to another pseudo-count do not show how converged a fit is
-        search._unsettled = dict.fromkeys(kept, 0.0)
+        search._unconverged = dict.fromkeys(kept, 0.0)
         search._first = self.grid.index(self.best)
         return search
 
@@ -469,4 +469,4 @@ def _rank_of(point: ScoredCandidate) -> int:
 
 def _is_close(point: ScoredCandidate) -> bool:
     """Return whether better fits might change the order of a rank and the best."""
-    return point.below_best <= SETTINGS.close * (point.error or 0.0) + point.unsettled
+    return point.below_best <= SETTINGS.close * (point.error or 0.0) + point.unconverged

@@ -264,7 +264,7 @@ class SampleSearch:
     def go_on(self, max_rank: int) -> None:
         """Continue doubling while it may gain, even if a lower limit has ended it before."""
         self._left_out = ""
-        while not self.has_settled and (rank := self._double(self.ranks, max_rank)):
+        while not self.has_converged and (rank := self._double(self.ranks, max_rank)):
             self._fit([rank])
 
     def fill_in(self) -> None:
@@ -305,7 +305,7 @@ class SampleSearch:
     def _double_for_target(self, fits: TargetFits, max_rank: int) -> None:
         """Fit ranks to the target, doubling from the number of its levels."""
         self._first = rank = fits.least
-        while rank <= max_rank and not self.has_settled:
+        while rank <= max_rank and not self.has_converged:
             cost = fits.estimate(rank)
             if self._fits and not self._runs.budget.affords(cost):
                 self._left_out = self._describe_cost(rank // 2, rank, cost)
@@ -429,11 +429,11 @@ class SampleSearch:
     @property
     def left_out(self) -> str:
         """Return what was not tried, and why; "" if nothing was left out."""
-        doubling = "" if self.has_settled else self._left_out
+        doubling = "" if self.has_converged else self._left_out
         return "; ".join(filter(None, (doubling, self._not_filled_in)))
 
     @property
-    def has_settled(self) -> bool:
+    def has_converged(self) -> bool:
         """Return whether the last doublings have not improved on the best before them."""
         best, stale = 0, 0
         for rank in self.ranks:

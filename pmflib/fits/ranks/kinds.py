@@ -31,7 +31,7 @@ FEW = 16
 """Number of latent classes up to which they are doubled before forests are tried."""
 PSEUDO_COUNT = 1.0
 """Pseudo-count of all compared fits of other kinds; the best shrinkage is chosen once the rank is known."""
-HOPELESS = 3.0
+EXCLUSION_ERRORS = 3.0
 """Number of standard errors below the best classes at which forests with nearly as many states rule out forests with
 fewer, and traits rule out further traits.
 """
@@ -184,7 +184,7 @@ def choose_kind(
     if not is_forced and splits[0].target is None:
         classes = SampleSearch.open(splits, RANKS_BY_SAMPLES, seed=seed, **run)
         classes.run(2, [1], FEW)
-        if classes.has_settled:
+        if classes.has_converged:
             classes.fill_in()
     others: list[Candidate] = []
     for search in searches.values():
@@ -258,7 +258,7 @@ def count_classes(samples: RankSamples, rank: int) -> int:
 
 def _goes_on(classes: SampleSearch, chosen: Candidate, samples: RankSamples) -> bool:
     """Continue doubling the number of classes if that may help; returns whether it was done."""
-    if classes.has_settled:
+    if classes.has_converged:
         return False
     most = MAX_RANK
     if chosen.kind != "classes":

@@ -16,7 +16,7 @@ from pmflib.fits.em_fit import N_FOLDS, EMFit, Passes
 from pmflib.fits.fit_result import FitResult
 from pmflib.fits.fit_specifications import Options
 from pmflib.inference.target.partition import cut_by_target, recut_variable
-from pmflib.inference.target.rivals import LEAST_COMPARED, SURE, score_rows
+from pmflib.inference.target.rivals import LEAST_COMPARED, LEAST_ERRORS, score_rows
 from pmflib.inference.target.target_fit import FIRST, TargetFit
 from pmflib.schema import Schema
 from pmflib.surveys.drafting.table_draft import list_names
@@ -62,7 +62,7 @@ def choose_cuts(
 
     Returns
     -------
-    The cuts by the target if these raise the log-likelihood of the target by more than ``SURE`` standard errors,
+    The cuts by the target if these raise the log-likelihood of the target by more than ``LEAST_ERRORS`` errors,
     otherwise the given ones: within one error, cuts by the target were worse on other rows
     (`python -m benchmarks.models.targets --cuts adult`).
     """
@@ -93,7 +93,7 @@ def choose_cuts(
         f"cuts of {list_names(names)} by {schema.names[target]!r} instead of quantiles: log-loss on {len(test):,} "
         f"held-out rows {-gain:+.3f} +- {error:.3f} nats"
     )
-    if gain > SURE * error:
+    if gain > LEAST_ERRORS * error:
         return CutChoice(cut, recut, other, (f"{note}; chosen",))
     return CutChoice(block, schema, result, (f"{note}; not chosen",))
 

@@ -247,7 +247,7 @@ LEAST_COMPARED = 200
 """Number of rows below which the held-out fold is too small for a comparison; not tuned."""
 MOST_COMPARED = 20_000
 """Maximum number of rows for a comparison."""
-SURE = 2.0
+LEAST_ERRORS = 2.0
 """Minimum difference, in standard errors, that is called one."""
 
 
@@ -298,7 +298,7 @@ def compare_with_rivals(
         theirs = score_rows(rival.predict_proba(test.codes), test, target)
         loss, error = compare_samples(theirs * weights, mine * weights)
         parts.append(f"{name} {loss:+.3f} +- {error:.3f}")
-        better += [name] if loss > SURE * error else []
+        better += [name] if loss > LEAST_ERRORS * error else []
     held_out = (
         f"log-loss on {len(test):,} held-out rows minus that of a rival, nats: {', '.join(parts)}"
     )

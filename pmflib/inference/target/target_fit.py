@@ -257,7 +257,7 @@ class TargetFit:
         """Return the maximum number of steps."""
         return min(self.max_passes, MAX_STEPS)
 
-    def settle(self) -> FitSpecification:
+    def resolve(self) -> FitSpecification:
         """Return a specification without held-out samples: the joint likelihood, with the target's levels observed."""
         grid = self.pseudo_counts
         pseudo_count = grid[0] if len(grid) == 1 else DEFAULT_PSEUDO_COUNT

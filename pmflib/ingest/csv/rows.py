@@ -222,10 +222,10 @@ def _parse(
         ragged.append((row.number, byte_stream.restore_text(row.text.encode("utf-8"))))
         return "skip"
 
-    loans = _Loans()
-    stream, reader = _LentStream(feed, loans), None
-    loans.add(stream)
-    loans.add(keep)
+    shared = _SharedObjects()
+    stream, reader = _LentStream(feed, shared), None
+    shared.add(stream)
+    shared.add(keep)
     done = first
     try:
         reader = pyarrow.csv.open_csv(
@@ -263,41 +263,41 @@ def _parse(
         # threads of pyarrow release Python objects late: after the interpreter's shutdown, the process would abort
         feed.close()
         del reader, stream, keep
-        loans.wait(RELEASE_SECONDS)
+        shared.wait(RELEASE_SECONDS)
 
 
-class _Loans:
+class _SharedObjects:
     """Python objects that threads of pyarrow hold."""
 
     def __init__(self) -> None:
-        self._n_lent = 0
+        self._n_held = 0
         self._changed = threading.Condition()
 
     def add(self, lent: object) -> None:
         """Count an object until it is released."""
         with self._changed:
-            self._n_lent += 1
+            self._n_held += 1
         weakref.finalize(lent, self._remove)
 
     def wait(self, seconds: float) -> None:
         """Wait until all are released, or for a timeout."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._n_lent, seconds)
+            self._changed.wait_for(lambda: not self._n_held, seconds)
 
     def _remove(self) -> None:
         with self._changed:
-            self._n_lent -= 1
+            self._n_held -= 1
             self._changed.notify_all()
 
 
 class _LentStream:
     """A feed for pyarrow, which counts the objects that pyarrow still holds."""
 
-    def __init__(self, feed: CsvFeed, loans: _Loans) -> None:
+    def __init__(self, feed: CsvFeed, shared: _SharedObjects) -> None:
         def read(n_bytes: int = -1) -> np.ndarray:
             # unlike bytes, arrays support weak references; tracebacks of errors refer to the feed, not to this stream
             content = np.frombuffer(feed.read(n_bytes), np.uint8)
-            loans.add(content)
+            shared.add(content)
             return content
 
         self.read, self.close, self.closed = read, feed.close, False

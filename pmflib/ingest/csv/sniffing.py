@@ -537,7 +537,7 @@ MESS_TOLERATED = 0.05
 ODD_TOLERATED = 0.05
 """Tolerance for comparing encodings by the share of odd characters: those rare in tables, or of another script than the
 ASCII letters of their word."""
-SURE_BELOW = 0.2
+CLEAR_BELOW = 0.2
 """Largest mess ratio and share of odd characters of a certain result, the limit of charset-normalizer."""
 ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "No", "Po", "Ps", "Sk", "Sm", "So"})
 """Unicode categories of odd characters: controls, superscripts, modifiers, symbols; not letters or currencies."""
@@ -682,7 +682,7 @@ def _choose(readings: dict[str, tuple[float, str]]) -> EncodingGuess:
         other = readings[name][1]
         if other not in {texts, *(readings[each][1] for each, _ in others)}:
             others.append((name, _find_different(texts, other)))
-    is_clear = max(readings[known[0]][0], odd[known[0]]) <= SURE_BELOW
+    is_clear = max(readings[known[0]][0], odd[known[0]]) <= CLEAR_BELOW
     return EncodingGuess(known[0], is_clear and not others, words, tuple(others))
 
 

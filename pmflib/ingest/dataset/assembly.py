@@ -101,7 +101,7 @@ def assemble_samples(
     block: Block
     others = np.empty(0, np.int64)
     if source_config.layout == "long":
-        drawn, others, fitting = _settle_draws(rows, rank, policy)
+        drawn, others, fitting = _choose_draws(rows, rank, policy)
         kept, lost, winners, keys = _choose_answers(rows, rank, schema, policy, fitting)
         block = _fill_absent(_join_answers(rows, rank, kept, drawn, len(identifiers)), schema)
     else:
@@ -172,7 +172,7 @@ def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], Int
     return identifiers, rank[coded.indices.to_numpy()]
 
 
-def _settle_draws(
+def _choose_draws(
     rows: SpilledRows, rank: IntArray, policy: SchemaOptions
 ) -> tuple[IntArray, IntArray, BoolArray]:
     """Choose the weight, stratum and unit of each sample of a long log.

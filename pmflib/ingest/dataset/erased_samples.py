@@ -143,7 +143,7 @@ def _split(text: str, delimiter: str) -> list[str]:
         return text.split(delimiter)
 
 
-def pass_over(
+def remove_erased(
     raw: RawRows, index: int, erased: ErasedSamples | None, delimiter: str
 ) -> tuple[RawRows, Identifiers, int]:
     """Remove the rows of erased samples from a batch.

@@ -25,7 +25,7 @@ from pmflib.ingest.dataset.design_columns import (
     read_units,
     read_weight_column,
 )
-from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
+from pmflib.ingest.dataset.erased_samples import ErasedSamples, remove_erased
 from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
@@ -164,10 +164,10 @@ class _LongEncoder:
             batch = raw.batch.filter(pa.array(~left_out))
             raw = replace(raw, batch=batch, rows=raw.rows[~left_out])
             indices = indices[~left_out]
-        raw, _, n_workers = pass_over(raw, variable, self._erased_workers, self._delimiter)
-        raw, identifiers, n_samples = pass_over(raw, sample, self._erased, self._delimiter)
+        raw, _, n_workers = remove_erased(raw, variable, self._erased_workers, self._delimiter)
+        raw, identifiers, n_samples = remove_erased(raw, sample, self._erased, self._delimiter)
         if n_erased := n_workers + n_samples:
-            screen.pass_over(n_erased)
+            screen.count_erased(n_erased)
             indices = encode_variables(self._schema, raw.batch.column(variable))
         decisions = RowDecisions(raw.batch.num_rows)
         decisions.mark(identifiers.undecodable, "undecodable", sample)

@@ -107,7 +107,7 @@ class Screen:
         """Count rows of variables that the schema leaves out."""
         self.account += Account(n_rows, rows_left_out=n_rows)
 
-    def pass_over(self, n_rows: int) -> None:
+    def count_erased(self, n_rows: int) -> None:
         """Count rows of erased samples."""
         self.account += Account(n_rows, rows_erased=n_rows)
 

@@ -26,7 +26,7 @@ from pmflib.ingest.dataset.design_columns import (
     read_units,
     read_weight_column,
 )
-from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
+from pmflib.ingest.dataset.erased_samples import ErasedSamples, remove_erased
 from pmflib.ingest.dataset.identifiers import Identifiers, as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
@@ -240,8 +240,8 @@ def encode_rows(
         identifiers = None
         if config.sample is not None:
             index = columns.index(config.sample)
-            raw, identifiers, n_erased = pass_over(raw, index, erased, config.separator)
-            screen.pass_over(n_erased)
+            raw, identifiers, n_erased = remove_erased(raw, index, erased, config.separator)
+            screen.count_erased(n_erased)
         decisions = RowDecisions(raw.batch.num_rows)
         if identifiers is not None:
             decisions.mark(identifiers.undecodable, "undecodable", index)

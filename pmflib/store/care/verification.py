@@ -194,7 +194,7 @@ def verify_store(
             )
         )
     found = [damage for damage in contents if damage is not None]
-    damages += [*found, *_list_strangers(store, locations, older_than)]
+    damages += [*found, *_list_unknown_files(store, locations, older_than)]
     # one damage, however many references to a missing object
     unique = {(each.problem, each.location): each for each in reversed(damages)}
     order = list(REMEDIES)
@@ -355,14 +355,14 @@ def _check_content(store: Store, location: str, references: list[Reference]) -> 
     return Damage("damaged content", location, f"{name}: {shown}{more}")
 
 
-def _list_strangers(
+def _list_unknown_files(
     store: Store, locations: Mapping[str, object], older_than: float
 ) -> Iterator[Damage]:
     """List orphan folders and files that pmf did not write."""
     # artefacts have no entry in the moment after they are published, or copied
     before = find_end_of_grace(store, older_than) / 1e9
     if store.is_bucket:
-        yield from _list_strange_objects(store, locations, before)
+        yield from _list_unknown_objects(store, locations, before)
         return
     for top in sorted(store.root.iterdir()):
         name = top.name
@@ -393,7 +393,7 @@ def _list_strangers(
                 yield Damage("foreign file", location, "it is not the record of a run")
 
 
-def _list_strange_objects(
+def _list_unknown_objects(
     store: Store, locations: Mapping[str, object], before: float
 ) -> Iterator[Damage]:
     """List orphans and foreign objects of a bucket in one pass over all names."""

@@ -51,7 +51,7 @@ BATCH_CELLS = 1 << 20
 """Cells of rows that are worked on at a time, held or not: those fit into the two nearest caches of a core."""
 STRIP_LEVELS = 96
 """Levels whose pairs with later ones are added up in one product, which computes few pairs that are not needed."""
-SURE = 1e-7
+KNOWN_WITHIN = 1e-7
 """Rows whose state is known up to this probability add nothing to the missing information: the products of rows are in
 single precision."""
 NULL_SHARE = 1e-5
@@ -306,10 +306,10 @@ def _add_missing(
     missing: FloatArray,
 ) -> None:
     """Add the products of posteriors of two states by pairs of levels, in single precision."""
-    unsure = np.flatnonzero(posteriors.max(axis=1) < 1 - SURE)
-    levels, shares = held[unsure].astype(np.float32), posteriors[unsure]
+    unknown = np.flatnonzero(posteriors.max(axis=1) < 1 - KNOWN_WITHIN)
+    levels, shares = held[unknown].astype(np.float32), posteriors[unknown]
     for number, (first, second) in enumerate(pairs):
-        both = shares[:, first] * shares[:, second] * weights[unsure]
+        both = shares[:, first] * shares[:, second] * weights[unknown]
         scaled = levels * both.astype(np.float32)[:, None]
         # the other pairs are the same
         for start in range(0, held.shape[1], STRIP_LEVELS):

@@ -150,7 +150,7 @@ class ModelConfig(Section):
         return read_budget(self.rank_budget)
 
     @property
-    def settled_rank(self) -> int:
+    def chosen_rank(self) -> int:
         """Return the rank as a number.
 
         Raises

@@ -261,7 +261,7 @@ class CoreConfig(Section):
         )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def hurry(self) -> CoreConfig:
+    def shorten_rank_choice(self) -> CoreConfig:
         """The same pipeline with little time for the choice of the rank."""
         return self.model_copy(
             update={"model": self.model.model_copy(update={"rank_budget": QUICK})}

@@ -23,7 +23,7 @@ from pmflib.store.run_records import Outcome, find_live, name_labelling
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.crowd.section import CrowdConfig
 from pmflib_tasks.facts import RunFacts
-from pmflib_tasks.gate.gate import settle_gate
+from pmflib_tasks.gate.gate import decide_gate
 from pmflib_tasks.gate.publish import Decision
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
@@ -233,7 +233,7 @@ def choose_worker_model(
                 found = PairedGain.from_json(entry.summary)
                 return found if found.cells else "no held-out task has two labels"
 
-            decision = settle_gate(config, name, dataset, new, live, weigh)
+            decision = decide_gate(config, name, dataset, new, live, weigh)
             gate |= decision.numbers.to_json()
             reason = decision.reason
             if not decision.promoted:

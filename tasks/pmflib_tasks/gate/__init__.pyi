@@ -7,7 +7,7 @@ from pmflib_tasks.gate.comparison import compare_stored as compare_stored
 from pmflib_tasks.gate.distribution_differences import compare_models as compare_models
 from pmflib_tasks.gate.distribution_differences import compare_pairs as compare_pairs
 from pmflib_tasks.gate.distribution_differences import compare_singles as compare_singles
-from pmflib_tasks.gate.gate import settle_gate as settle_gate
+from pmflib_tasks.gate.gate import decide_gate as decide_gate
 from pmflib_tasks.gate.gate_decision import OF_WEIGHTED as OF_WEIGHTED
 from pmflib_tasks.gate.gate_decision import AssessedGain as AssessedGain
 from pmflib_tasks.gate.gate_decision import GateNumbers as GateNumbers

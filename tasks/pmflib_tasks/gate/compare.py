@@ -14,7 +14,7 @@ from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.gate.comparison import compare_stored, find_obstacle
-from pmflib_tasks.gate.gate import settle_gate
+from pmflib_tasks.gate.gate import decide_gate
 from pmflib_tasks.gate.gate_decision import GateDecision
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
@@ -90,4 +90,4 @@ def pass_gate(
         return found if found.cells else "no test sample has an observed cell"
 
     obstacle = find_obstacle(store, new, live)
-    return settle_gate(config, config.name, dataset, new, live, weigh, obstacle)
+    return decide_gate(config, config.name, dataset, new, live, weigh, obstacle)

@@ -15,7 +15,7 @@ from pmflib_tasks.gate.gate_decision import GateDecision, decide
 from pmflib_tasks.stage import open_store
 
 
-def settle_gate(
+def decide_gate(
     config: PipelineConfig,
     name: str,
     dataset: Reference,
@@ -42,19 +42,19 @@ def settle_gate(
     """
     store = open_store(config)
     objection = explain_withdrawal(list_records(store, name), new)
-    settle = partial(decide, config.gate, objection=objection)
+    decide_for = partial(decide, config.gate, objection=objection)
     if obstacle:
-        return settle(obstacle, None)
+        return decide_for(obstacle, None)
     today = weigh(dataset)
     made = find_run_of(store, name, live)
     reference = None if made is None else made.stages.get("dataset")
     if reference is None:
-        return settle(today, "no record says what data the live model was made from")
+        return decide_for(today, "no record says what data the live model was made from")
     if reference.digest == dataset.digest:
-        return settle(today, None)
+        return decide_for(today, None)
     try:
-        return settle(today, weigh(reference))
+        return decide_for(today, weigh(reference))
     except StoreError:
-        return settle(
+        return decide_for(
             today, "the data that the live model was made from are gone from the store, or damaged"
         )

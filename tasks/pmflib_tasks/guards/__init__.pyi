@@ -27,8 +27,8 @@ from pmflib_tasks.guards.findings import Measurement as Measurement
 from pmflib_tasks.guards.findings import accept as accept
 from pmflib_tasks.guards.findings import assess as assess
 from pmflib_tasks.guards.findings import condense as condense
-from pmflib_tasks.guards.findings import hold_back as hold_back
 from pmflib_tasks.guards.findings import refuse_empty as refuse_empty
+from pmflib_tasks.guards.findings import stop_on_findings as stop_on_findings
 from pmflib_tasks.guards.findings import summarise as summarise
 from pmflib_tasks.guards.identity_guards import Night as Night
 from pmflib_tasks.guards.identity_guards import find_twins as find_twins

@@ -176,7 +176,9 @@ def refuse_empty(rows: DatasetAccount) -> None:
     )
 
 
-def hold_back(findings: Sequence[Finding], command: str = "pmf run", named_in: str = "") -> None:
+def stop_on_findings(
+    findings: Sequence[Finding], command: str = "pmf run", named_in: str = ""
+) -> None:
     """Raise an error that lists the findings that stop a run, and names their guards in its first line.
 
     Parameters

@@ -55,13 +55,13 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
 
         path = store.locate(counts) / "pairs"
         n_levels = load_shape(path)[0].n_levels
-        groups = group_folds(tuple(folds.train), n_levels, config.model.settled_rank)
+        groups = group_folds(tuple(folds.train), n_levels, config.model.chosen_rank)
         training = load_groups(path, groups)
         with warnings.catch_warnings():
             # the diagnosis reports whether the rank is too large
             warnings.simplefilter("ignore", RankWarning)
             result = fit_counts(
-                training, config.model.settled_rank, method=config.start_choice, rng=config.seed
+                training, config.model.chosen_rank, method=config.start_choice, rng=config.seed
             )
         result.model.save(folder / "model")
         summary: dict[str, object] = {
@@ -83,7 +83,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         "start",
         inputs={"counts": counts} | ({} if rank is None else {"rank": rank}),
         options={
-            "rank": config.model.settled_rank,
+            "rank": config.model.chosen_rank,
             "method": config.start_choice,
             "train": list(folds.train),
             "seed": config.seed,

@@ -12,7 +12,7 @@ from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_run_of
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.features import list_offers
-from pmflib_tasks.guards.findings import accept, condense, hold_back, refuse_empty
+from pmflib_tasks.guards.findings import accept, condense, refuse_empty, stop_on_findings
 from pmflib_tasks.guards.quality import check_quality, read_findings
 from pmflib_tasks.guards.stored_checks import FINDINGS
 from pmflib_tasks.stage import load_schema, open_store
@@ -111,16 +111,16 @@ def hold_data_back(walk: Walk, quality: Reference, command: str) -> None:
     entry = open_store(walk.config).find(walk.stages["dataset"].identity)
     if entry is not None:
         refuse_empty(DatasetAccount.from_json(entry.summary))
-    hold_back(findings, command, f"{quality.path}/{FINDINGS} of the store")
+    stop_on_findings(findings, command, f"{quality.path}/{FINDINGS} of the store")
 
 
-def settle_config(walk: Walk) -> PipelineConfig:
+def set_chosen_rank(walk: Walk) -> PipelineConfig:
     """Return the configuration with rank and dependence as they were selected, if they were."""
     if (rank := walk.stages.get("rank")) is None:
         return walk.config
-    from pmflib_tasks.stages.select import settle
+    from pmflib_tasks.stages.select import set_rank
 
-    return settle(walk.config, rank)
+    return set_rank(walk.config, rank)
 
 
 def run_select(walk: Walk) -> Reference:
@@ -138,13 +138,13 @@ def run_warm_start(walk: Walk) -> Reference:
 
 def run_fit(walk: Walk) -> Reference:
     """Make a start from the counts."""
-    return fit(settle_config(walk), walk.stages["counts"], walk.stages.get("rank"))
+    return fit(set_chosen_rank(walk), walk.stages["counts"], walk.stages.get("rank"))
 
 
 def run_refine(walk: Walk) -> Reference:
     """Refine latent classes by EM."""
     dataset, counts, start = (walk.stages[name] for name in REFINE.needs)
-    return refine(settle_config(walk), dataset, counts, start, walk.address)
+    return refine(set_chosen_rank(walk), dataset, counts, start, walk.address)
 
 
 def run_evaluate(walk: Walk) -> Reference:

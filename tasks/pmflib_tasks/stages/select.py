@@ -134,7 +134,7 @@ def _load_counts(path: Path, schema: Schema, folds: Sequence[int]) -> PairCounts
     return load_groups(path, [(fold,) for fold in folds], kept)
 
 
-def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
+def set_rank(config: PipelineConfig, rank: Reference) -> PipelineConfig:
     """Return the configuration with the selected rank and dependence."""
     entry = open_store(config).find(rank.identity)
     assert entry is not None

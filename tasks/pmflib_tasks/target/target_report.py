@@ -26,7 +26,7 @@ MEASURES = {
 }
 """Names of the measures of a target, in the order shown."""
 
-SURE = 2.0
+LEAST_ERRORS = 2.0
 """Minimum difference, in standard errors, that the verdict calls one."""
 
 MAX_CONFUSED = 50
@@ -150,7 +150,7 @@ def _assess(
     if math.isnan(error):
         return f"predicts {target!r}: a single row is not enough to compare with {name}"
     measured = f"{less:+.3f} +- {error:.3f} nats"
-    if abs(less) <= SURE * error:
+    if abs(less) <= LEAST_ERRORS * error:
         return f"predicts {target!r} no better and no worse than {name}, as far as these rows can say: {measured}"
     measured = f"{abs(less):.3f} +- {error:.3f} nats"
     if less > 0:

@@ -70,7 +70,7 @@ def test_select_rank__of_what_cannot_be_distinguished_the_least():
     choice = pmf.fits.select_rank(draw_counts(6, n_rows=300), ranks=range(1, 7))
     points = {int(point.settings["rank"]): point for point in choice.curve}
     for rank, point in points.items():
-        assert rank >= choice.rank or point.below_best > point.error + point.unsettled
+        assert rank >= choice.rank or point.below_best > point.error + point.unconverged
 
 
 def test_select_rank__folds_of_unequal_sizes_and_empty_ones():
