@@ -27,7 +27,7 @@ from pathlib import Path
 
 import grimp
 
-from pmflib.base.compiled.saved_code import FOLDER_VARIABLE, find_folder
+from pmflib.base import FOLDER_VARIABLE, find_folder
 from pmflib.features import FEATURES
 from tests.choose_tests import Imports, choose, read_seconds
 

@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import settings
 
-from pmflib.store.objects.addresses import list_schemes
+from pmflib.store import list_schemes
 from tests.object_store import describe_access, make_bucket, serve_objects
 
 # the first example of a kernel compiles it; the same examples in every run
@@ -75,8 +75,7 @@ def no_disk_waits() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def thread_client():
-    from pmflib.cluster.clients import open_client
-    from pmflib.cluster.workers import start_workers
+    from pmflib.cluster import open_client, start_workers
     from pmflib_tasks.config import ClusterConfig
 
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:
@@ -131,7 +130,7 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
 @pytest.fixture(scope="module")
 def workers():
     """Address of two threads, of one module: flows that other modules run start and stop workers in this process."""
-    from pmflib.cluster.workers import start_workers
+    from pmflib.cluster import start_workers
     from pmflib_tasks.config import ClusterConfig
 
     with start_workers(ClusterConfig(workers=2)) as address:

@@ -8,7 +8,7 @@ from io import StringIO
 import numpy as np
 import pytest
 
-from pmflib.base.method_options import configure_method, describe_options
+from pmflib.base import configure_method, describe_options
 
 
 def draw_two_states(n_rows, n_variables):
@@ -64,7 +64,7 @@ def run_command(folder, *words, code=0):
 
 def same_fit(one, other):
     """Whether two fits are equal to the last bit, and in what they say."""
-    from pmflib.model.table_makers import digest_model
+    from pmflib.model import digest_model
 
     return digest_model(one.model) == digest_model(other.model) and all(
         getattr(one, name) == getattr(other, name)

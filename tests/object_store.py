@@ -83,8 +83,7 @@ def count_requests(log: Path) -> dict[str, int]:
 
 def read_bucket(address: str) -> dict[str, bytes]:
     """All files of a store, by name: objects, and what is packed in them."""
-    from pmflib.store.bucket.packs import unpack
-    from pmflib.store.objects.addresses import open_objects
+    from pmflib.store import open_objects, unpack
 
     objects, found = open_objects(address), {}
     for facts in objects.list_objects(""):
@@ -98,7 +97,7 @@ def read_bucket(address: str) -> dict[str, bytes]:
 
 def replace_packed(objects: Any, folder: str, name: str, content: bytes | None) -> None:
     """Put another content in the place of a file that is packed with the list of its artefact; None takes it out."""
-    from pmflib.store.bucket.packs import unpack
+    from pmflib.store import unpack
 
     listing, packed = unpack(objects.read(f"{folder}/.digests")[0])
     packed.pop(name)

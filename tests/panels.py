@@ -7,8 +7,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 import pmflib as pmf
-from pmflib.families.panels.model import TransitionModel
-from pmflib.families.panels.waves import Waves
+from pmflib.families.panels import TransitionModel, Waves
 
 
 def make_model(n_states=2, n_waves=3, sizes=(3, 2), *, seed=0, homogeneous=True, invariant=True):

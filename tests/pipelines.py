@@ -5,10 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import pmflib as pmf
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_layers
-from pmflib.store.run_records import RunRecord, append_record, now
-from pmflib.store.sample_blocks import read_block, read_origins
+from pmflib.store import RunRecord, Store, append_record, list_layers, now, read_block, read_origins
 from pmflib_tasks.config import make_config
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit

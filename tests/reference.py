@@ -7,7 +7,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 
-from pmflib.base.arrays import FloatArray
+from pmflib.base import FloatArray
 
 
 def offsets_of(cardinalities):

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from pmflib.base.blocks import DenseBlock
+from pmflib.base import DenseBlock
 from pmflib.em import StoredSamples
-from pmflib.store.sample_blocks import list_blocks
-from pmflib.store.sample_writer import SampleWriter
+from pmflib.store import SampleWriter, list_blocks
 
 
 def write_partition(folder, codes, schema, *, sparse=False, block_rows=7, n_folds=3):

@@ -8,8 +8,8 @@ import pytest
 
 import pmflib as pmf
 from pmflib.apps import crowd
-from pmflib.base.errors import SchemaError
-from pmflib.schema.tables import as_arrow
+from pmflib.base import SchemaError
+from pmflib.schema import as_arrow
 from tests.factories import draw_two_states
 
 

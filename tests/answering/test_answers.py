@@ -6,7 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.answering import answering
 from pmflib.answering.equivalent_samples import DISCOUNT
-from pmflib.base.errors import MemoryPlanError, SchemaError
+from pmflib.base import MemoryPlanError, SchemaError
 from tests.answering.question_models import draw_counts, make_pets, make_survey
 
 MODEL = make_survey()

@@ -7,14 +7,10 @@ import pytest
 from hypothesis import given
 
 import pmflib as pmf
-from pmflib.answering import conditional_tables, weighted_tables
-from pmflib.answering.conditional_tables import (
-    TableRequest,
-    count_tables,
-)
-from pmflib.answering.weighted_tables import count_stored_tables, plan_stored_tables
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import ConfigError, MemoryPlanError
+from pmflib.answering import TableRequest, conditional_tables, count_stored_tables, weighted_tables
+from pmflib.answering.conditional_tables import count_tables
+from pmflib.answering.weighted_tables import plan_stored_tables
+from pmflib.base import ConfigError, DenseBlock, MemoryPlanError
 from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 1, 4, 20, 5]

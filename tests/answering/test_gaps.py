@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.conditional_tables import TableRequest
-from pmflib.answering.evidence import Evidence, count_codes
-from pmflib.answering.gaps import find_causes, standardise
+from pmflib.answering import Evidence, TableRequest, count_codes, find_causes, standardise
 
 LACKING = np.array([0.05, 0.3, 0.7])
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering import completions
-from pmflib.answering.completions import find_most_likely, most_likely
-from pmflib.base.errors import MemoryPlanError, SchemaError
+from pmflib.answering import completions, find_most_likely, most_likely
+from pmflib.base import MemoryPlanError, SchemaError
 from tests.answering.question_models import make_pets, make_survey, tabulate
 
 MODEL = make_survey()

@@ -1,7 +1,7 @@
 import pytest
 
-from pmflib.answering.question import MEASURES, bind_question, parse_question, split_tokens
-from pmflib.base.errors import QuestionError, UnknownNameError
+from pmflib.answering import MEASURES, bind_question, parse_question, split_tokens
+from pmflib.base import QuestionError, UnknownNameError
 from tests.answering.question_models import SCHEMA, SURVEY, make_survey
 
 

@@ -8,13 +8,12 @@ from scipy import stats
 
 import pmflib as pmf
 from pmflib import answering as questions
-from pmflib.answering import answering, evidence
-from pmflib.answering.conditional_tables import TableRequest
-from pmflib.answering.equivalent_samples import DISCOUNT, EquivalentSamples
+from pmflib.answering import EquivalentSamples, TableRequest, answering, evidence
+from pmflib.answering.equivalent_samples import DISCOUNT
 from pmflib.answering.information import TablePMF
 from pmflib.answering.posterior import Posterior, find_beta_intervals
-from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
-from pmflib.model.origin import ModelOrigin
+from pmflib.base import MemoryPlanError, PmfError, SchemaError
+from pmflib.model import ModelOrigin
 from tests.answering.question_models import make_pets, make_survey, tabulate
 
 MODEL = make_survey()

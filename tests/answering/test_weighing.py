@@ -7,26 +7,30 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering import weighing
+from pmflib.answering import (
+    NAME,
+    EquivalentSamples,
+    Evidence,
+    count_codes,
+    find_equivalent_samples,
+    inherit_weight,
+    weigh_model,
+    weighing,
+)
 from pmflib.answering.equivalent_samples import (
     DISCOUNT,
     LOGS,
     MIDDLE,
-    NAME,
     Comparison,
-    EquivalentSamples,
     PairTable,
     draw_questions,
-    find_equivalent_samples,
     find_features,
     find_own_likelihood,
     learn_equivalent_samples,
 )
-from pmflib.answering.evidence import Evidence, count_codes
-from pmflib.answering.weighing import inherit_weight, weigh_model
-from pmflib.base.errors import PmfError, SchemaError
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.model.origin import ModelOrigin
+from pmflib.base import PmfError, SchemaError
+from pmflib.families.forests import TreePMF
+from pmflib.model import ModelOrigin
 from tests.stored_samples import write_partition
 
 SIZES = [3, 2, 4, 3, 2]

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.base.blocks import DenseBlock, SparseBlock, concatenate_blocks, split_block, weigh_rows
+from pmflib.base import DenseBlock, SparseBlock, concatenate_blocks, split_block, weigh_rows
 from tests.reference import offsets_of, tables_of_codes
 
 

@@ -4,15 +4,15 @@ import math
 import numpy as np
 import pytest
 
-from pmflib.base.comparison import (
+from pmflib.base import (
     Comparison,
     PairedDifference,
     compare_candidates,
     compare_folds,
     compare_samples,
     estimate_gain,
+    tabulate_comparison,
 )
-from pmflib.base.display.summary import tabulate_comparison
 
 PSEUDO_COUNTS = [{"pseudo_count": each} for each in (0.1, 1.0, 2.0)]
 

@@ -7,11 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from pmflib.base.constraints import (
+from pmflib.base import (
     FINITE,
     NONNEGATIVE,
     Interval,
+    MemoryPlanError,
     OneOf,
+    PmfError,
+    RankError,
+    SchemaError,
     at_least,
     check,
     check_distinct,
@@ -22,8 +26,7 @@ from pmflib.base.constraints import (
     check_size,
     check_type,
 )
-from pmflib.base.errors import MemoryPlanError, PmfError, RankError, SchemaError
-from pmflib.schema.schema import Schema
+from pmflib.schema import Schema
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from pmflib.base.faces import list_homes, make_face
+from pmflib.base import list_homes, make_face
 from tests.faces import find_used, read_faces
 
 

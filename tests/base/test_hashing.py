@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.base.hashing import assign_folds, mix_hashes
+from pmflib.base import assign_folds, mix_hashes
 
 
 def mix_one(key, seed):

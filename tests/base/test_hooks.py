@@ -8,9 +8,8 @@ import pytest
 
 import pmflib
 from pmflib import features
-from pmflib.base.errors import ConfigError, PmfError
-from pmflib.base.hooks import find_offers
-from pmflib.store.table_files import write_file
+from pmflib.base import ConfigError, PmfError, find_offers
+from pmflib.store import write_file
 
 
 @pytest.fixture

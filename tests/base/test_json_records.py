@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 import pytest
 
-from pmflib.base.json_records import Form, JsonRecord, from_json, to_json
+from pmflib.base import Form, JsonRecord, from_json, to_json
 
 
 @dataclass(frozen=True)

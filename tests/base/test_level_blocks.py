@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.base.arrays import (
+from pmflib.base import (
     FLOOR,
     list_owners,
     normalise_blocks,

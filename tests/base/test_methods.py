@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.methods import PAIR_METHODS, Method, find_method
-from pmflib.base.pseudo_counts import SolverResult
+from pmflib.base import PAIR_METHODS, Method, SolverResult, find_method
 from pmflib_tasks.config import make_config
 from tests.factories import check_table
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pmflib.base.process_usage import ProcessUsage
+from pmflib.base import ProcessUsage
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmflib.base.texts import mask_secrets
+from pmflib.base import mask_secrets
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pmflib.base.texts import list_near, suggest
+from pmflib.base import list_near, suggest
 
 # the mistakes are of types, among others
 pmf: Any = importlib.import_module("pmflib")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.variance import Variance
+from pmflib.base import Variance
 from pmflib.model import JointPMF
 
 WEIGHT = np.random.default_rng(0).uniform(0.5, 2.0, 400)

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 import pmflib as pmf
-from pmflib.base.weights import read_weights
+from pmflib.base import read_weights
 
 RNG = np.random.default_rng(0)
 CLASSES = RNG.integers(0, 2, 400)

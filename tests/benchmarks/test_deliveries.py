@@ -3,7 +3,7 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.pipeline.deliveries import NIGHT_SECONDS, Deliveries
-from pmflib.model.planted_models import planted_factors
+from pmflib.model import planted_factors
 
 
 def draw(deliveries, seed=0):

@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 
 from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
-from pmflib.apps.crowd import aggregate, read_labels
-from pmflib.apps.crowd.aggregation import fit_crowd_model
-from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel
+from pmflib.apps.crowd import AnnotatorModel, aggregate, fit_crowd_model, read_labels
 
 # tasks, workers, classes, labels of a task, rare classes
 SHAPES = [

@@ -7,8 +7,7 @@ import pytest
 from distributed import LocalCluster
 
 from pmflib.cluster import membership
-from pmflib.counts import stored_pairs
-from pmflib.counts.stored_pairs import count_group_pairs
+from pmflib.counts import count_group_pairs, stored_pairs
 from pmflib.store import sample_blocks
 from pmflib_tasks.config import load_config
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model

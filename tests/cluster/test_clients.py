@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
-from pmflib.base.errors import ClusterError, ClusterWarning, ConfigError
-from pmflib.cluster import clients
-from pmflib.cluster.clients import (
-    LateClient,
+from pmflib.base import ClusterError, ClusterWarning, ConfigError
+from pmflib.cluster import (
     check_workers,
+    clients,
     count_threads,
     open_client,
-    start_client,
+    share_workers,
+    start_workers,
 )
-from pmflib.cluster.workers import share_workers, start_workers, use_workers
-from pmflib.store.objects.addresses import StoreAccess
+from pmflib.cluster.clients import LateClient, start_client
+from pmflib.cluster.workers import use_workers
+from pmflib.store import StoreAccess
 from pmflib_tasks.config import ClusterConfig
 
 

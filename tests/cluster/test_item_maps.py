@@ -2,8 +2,8 @@ import time
 
 import pytest
 
+from pmflib.cluster import map_items, recall_items
 from pmflib.cluster.clients import LateClient
-from pmflib.cluster.item_maps import map_items, recall_items
 
 
 def test_map_items__keeps_the_order_of_the_items(client):

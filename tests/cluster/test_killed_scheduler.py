@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from pmflib.base.errors import LostSchedulerError
-from pmflib.cluster.clients import open_client
+from pmflib.base import LostSchedulerError
+from pmflib.cluster import open_client
 
 SERVE = """
 from distributed import LocalCluster

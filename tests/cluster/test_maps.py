@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 from dask.utils import key_split
 
-from pmflib.base.errors import ConfigError
-from pmflib.cluster.clients import count_threads
-from pmflib.cluster.item_maps import SENT_BYTES, keep_loaded
-from pmflib.cluster.maps import run_blocks, start_blocks, start_maps
-from pmflib.cluster.task_plans import name_range, name_tasks
+from pmflib.base import ConfigError
+from pmflib.cluster import (
+    count_threads,
+    keep_loaded,
+    name_tasks,
+    run_blocks,
+    start_blocks,
+    start_maps,
+)
+from pmflib.cluster.item_maps import SENT_BYTES
+from pmflib.cluster.task_plans import name_range
 
 
 def give_back(item):

@@ -9,21 +9,27 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 import pmflib as pmf
-from pmflib.base.errors import (
+from pmflib.base import (
     ClusterError,
     ClusterWarning,
     ConfigError,
     LostSchedulerError,
     MemoryPlanError,
+    Notice,
+    listen,
 )
-from pmflib.base.events import Notice, listen
-from pmflib.cluster import membership
-from pmflib.cluster.clients import check_workers, count_threads, find_memory, open_client
-from pmflib.cluster.item_maps import map_items
-from pmflib.cluster.maps import run_blocks
-from pmflib.cluster.memory import MemoryPlan
-from pmflib.cluster.versions import find_versions
-from pmflib.store.objects.addresses import StoreAccess
+from pmflib.cluster import (
+    MemoryPlan,
+    check_workers,
+    count_threads,
+    find_memory,
+    find_versions,
+    map_items,
+    membership,
+    open_client,
+    run_blocks,
+)
+from pmflib.store import StoreAccess
 from pmflib_tasks.config import ClusterConfig
 
 GIB = 1 << 30

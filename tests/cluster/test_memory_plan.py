@@ -1,7 +1,7 @@
 import pytest
 
-from pmflib.base.errors import MemoryPlanError
-from pmflib.cluster.memory import MemoryPlan
+from pmflib.base import MemoryPlanError
+from pmflib.cluster import MemoryPlan
 
 
 def test_check__refuses_with_both_numbers_what_takes_most_and_a_remedy():

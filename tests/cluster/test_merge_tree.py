@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pmflib.cluster.task_plans import Node, count_nodes, find_top, merge_nodes, plan_tasks
+from pmflib.cluster import plan_tasks
+from pmflib.cluster.task_plans import Node, count_nodes, find_top, merge_nodes
 
 
 def leaves(start, stop):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.cluster.task_plans import plan_tasks
+from pmflib.cluster import plan_tasks
 
 
 def measure_balance(plan):

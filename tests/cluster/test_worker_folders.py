@@ -7,11 +7,9 @@ import tempfile
 
 import pytest
 
-from pmflib.base.errors import ConfigError
-from pmflib.base.machine import find_temporary_danger, make_private_folder
-from pmflib.cluster.clients import open_client
-from pmflib.cluster.workers import start_workers
-from pmflib_flows.doctor.health import examine
+from pmflib.base import ConfigError, find_temporary_danger, make_private_folder
+from pmflib.cluster import open_client, start_workers
+from pmflib_flows.doctor import examine
 from pmflib_tasks.config import ClusterConfig
 
 OTHER_USER = 12345

@@ -2,18 +2,11 @@ from functools import partial
 
 import pytest
 
-from pmflib.base.errors import MemoryPlanError
-from pmflib.base.machine import MachineMemory
-from pmflib.cluster.memory import (
-    OWN_BYTES,
-    ClusterMemory,
-    MemoryPlan,
-    WorkerMemory,
-    find_least_limit,
-    read_workers,
-)
-from pmflib.counts.stored_pairs import choose_n_runs, plan_counting
-from pmflib.em.memory import plan_em
+from pmflib.base import MachineMemory, MemoryPlanError
+from pmflib.cluster import ClusterMemory, MemoryPlan, WorkerMemory, read_workers
+from pmflib.cluster.memory import OWN_BYTES, find_least_limit
+from pmflib.counts import choose_n_runs, plan_counting
+from pmflib.em import plan_em
 
 GIB = 1 << 30
 

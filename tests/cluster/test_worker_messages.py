@@ -1,9 +1,6 @@
 import time
 
-from pmflib.cluster.clients import open_client
-from pmflib.cluster.item_maps import map_items
-from pmflib.cluster.maps import listen_to_counts, report_count
-from pmflib.cluster.workers import start_workers
+from pmflib.cluster import listen_to_counts, map_items, open_client, report_count, start_workers
 from pmflib_tasks.config import ClusterConfig
 
 

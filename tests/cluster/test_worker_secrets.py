@@ -11,8 +11,7 @@ import pytest
 from distributed.core import connect
 from distributed.security import Security
 
-from pmflib.cluster.clients import open_client
-from pmflib.cluster.workers import start_workers
+from pmflib.cluster import open_client, start_workers
 from pmflib_tasks.config import ClusterConfig
 
 

@@ -3,16 +3,15 @@ from datetime import timedelta
 
 import pytest
 
-from pmflib.base.errors import ConfigError
-from pmflib.base.methods import PAIR_METHODS
+from pmflib.base import PAIR_METHODS, ConfigError
 from pmflib_tasks.config import (
+    SAMPLE_METHODS,
     EMConfig,
     ModelConfig,
     PipelineConfig,
     load_config,
     make_config,
 )
-from pmflib_tasks.config.sample_methods import SAMPLE_METHODS
 from tests.factories import check_table
 
 WIDE = {"path": "x.csv", "layout": "wide"}

@@ -7,12 +7,12 @@ import inspect
 import pytest
 
 import pmflib as pmf
-from pmflib.base.defaults import Limits
-from pmflib.fits.em_fit import Passes, PassOptions
-from pmflib.ingest.options import SourceOptions
-from pmflib_tasks.config.model_sections import EMConfig, ModelConfig
-from pmflib_tasks.crowd.section import CrowdConfig
-from pmflib_tasks.margins.section import MarginsConfig
+from pmflib.base import Limits
+from pmflib.fits import Passes, PassOptions
+from pmflib.ingest import SourceOptions
+from pmflib_tasks.config import EMConfig, ModelConfig
+from pmflib_tasks.crowd import CrowdConfig
+from pmflib_tasks.margins import MarginsConfig
 
 PAIRS = [
     (EMConfig, Passes),

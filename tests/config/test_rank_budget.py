@@ -1,6 +1,7 @@
 import pytest
 
-from pmflib_tasks.config.model_sections import QUICK, check_budget, read_budget
+from pmflib_tasks.config import read_budget
+from pmflib_tasks.config.model_sections import QUICK, check_budget
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,8 @@
 
 import pytest
 
-from pmflib.base.errors import ConfigError, SourceError
-from pmflib.ingest.options import DATA_SUFFIXES
-from pmflib.ingest.source_paths import (
-    check_output,
-    make_absolute,
-    would_find_store,
-)
-from pmflib.ingest.sources import find_sources
+from pmflib.base import ConfigError, SourceError
+from pmflib.ingest import DATA_SUFFIXES, check_output, find_sources, make_absolute, would_find_store
 from pmflib_tasks.config import load_config
 
 ODD = "proj[1]"

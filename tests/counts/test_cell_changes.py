@@ -3,10 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.base.arrays import sum_pairs
-from pmflib.base.blocks import Block, DenseBlock
-from pmflib.counts import cell_changes
-from pmflib.counts.cell_changes import CellChanges, count_changes, merge_changes
+from pmflib.base import Block, DenseBlock, sum_pairs
+from pmflib.counts import cell_changes, merge_changes
+from pmflib.counts.cell_changes import CellChanges, count_changes
 from tests.reference import make_codes, offsets_of, pair_table, tables_of_codes
 
 

@@ -5,16 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from pmflib.base.arrays import IntArray
-from pmflib.base.blocks import Block, DenseBlock
-from pmflib.counts import block_counting
-from pmflib.counts.block_counting import (
-    add_block,
-    add_blocks,
-    choose_method,
-)
+from pmflib.base import Block, DenseBlock, IntArray
+from pmflib.counts import add_block, add_blocks, block_counting, choose_method, planes_work
 from pmflib.counts.kernels import readiness
-from pmflib.counts.kernels.readiness import planes_work
 from pmflib.counts.kernels.scatter import add_dense
 
 

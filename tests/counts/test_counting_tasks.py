@@ -1,11 +1,8 @@
 import pytest
 
-from pmflib.counts.stored_pairs import (
-    choose_n_runs,
-    count_folds_ahead,
-    split_fold_blocks,
-)
-from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
+from pmflib.counts import choose_n_runs, split_fold_blocks
+from pmflib.counts.stored_pairs import count_folds_ahead
+from pmflib.store import COUNTING_COARSENESS, BlockReference
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7, 8, 16, 30, 64, 100, 1000])

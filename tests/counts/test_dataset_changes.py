@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.counts.increments import compare_blocks, take_rows
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.counts import compare_blocks, take_rows
+from pmflib.store import BlockReference
 
 
 def make_block(path, index, gone):

@@ -1,8 +1,8 @@
 import numpy as np
 
 import pmflib as pmf
-from pmflib.counts.groups import load_groups, narrow_counts, pick_variables
-from pmflib.fits.auto_method import group_folds
+from pmflib.counts import load_groups, narrow_counts, pick_variables
+from pmflib.fits import group_folds
 from tests.reference import make_codes
 
 

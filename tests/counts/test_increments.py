@@ -10,19 +10,30 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import StoreError
-from pmflib.counts import increments, stored_tables
-from pmflib.counts.groups import load_groups
-from pmflib.counts.increments import count_stored_changes, plan_increment
-from pmflib.counts.pair_counts import load_shape, load_singles
-from pmflib.counts.stored_pairs import count_stored_pairs
-from pmflib.counts.stored_tables import CHANGES, PAIRS, CountsWriter, StoredTables
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import SAMPLES, list_dataset_blocks, write_dataset
-from pmflib.store.sample_blocks import read_blocks
-from pmflib.store.sample_writer import SampleWriter
-from pmflib.store.zarr_arrays import read_arrays
+from pmflib.base import DenseBlock, StoreError
+from pmflib.counts import (
+    PAIRS,
+    CountsWriter,
+    StoredTables,
+    count_stored_changes,
+    count_stored_pairs,
+    increments,
+    load_groups,
+    load_shape,
+    load_singles,
+    plan_increment,
+    stored_tables,
+)
+from pmflib.counts.stored_tables import CHANGES
+from pmflib.store import (
+    SAMPLES,
+    SampleWriter,
+    Store,
+    list_dataset_blocks,
+    read_arrays,
+    read_blocks,
+    write_dataset,
+)
 from tests.reference import make_codes, pair_table
 
 N_FOLDS = 3

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.counts.marginals import estimate_singles
+from pmflib.base import SchemaError
+from pmflib.counts import estimate_singles
 from tests.reference import tables_of_codes
 
 

@@ -6,11 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import SchemaError, StoreError
-from pmflib.base.hashing import assign_folds
-from pmflib.counts.block_counting import add_block
-from pmflib.counts.pair_counts import load_singles
+from pmflib.base import DenseBlock, SchemaError, StoreError, assign_folds
+from pmflib.counts import add_block, load_singles
 from tests.reference import make_codes, offsets_of, pair_table, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
@@ -97,7 +94,7 @@ def test_save__and_load(tmp_path, codes):
 
 
 def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
-    from pmflib.store.zarr_arrays import read_arrays
+    from pmflib.store import read_arrays
 
     pmf.count_pairs(codes, CARDINALITIES).save(tmp_path / "pairs")
     arrays, attributes = read_arrays(tmp_path / "pairs")

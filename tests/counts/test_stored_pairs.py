@@ -2,9 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.counts import stored_pairs
-from pmflib.counts.stored_pairs import count_stored_pairs
-from pmflib.counts.stored_tables import CountsWriter
+from pmflib.counts import CountsWriter, count_stored_pairs, stored_pairs
 from tests.reference import make_codes, pair_table
 from tests.stored_samples import write_partition
 

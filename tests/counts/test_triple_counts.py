@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 
 import pmflib as pmf
-from pmflib.base.errors import MemoryPlanError, SchemaError
-from pmflib.counts.triple_counts import TripleCounts, TripleMarginals
+from pmflib.base import MemoryPlanError, SchemaError
+from pmflib.counts import TripleCounts, TripleMarginals
 from tests.reference import make_codes, tables_of_codes
 
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.base.weights import read_weights, sum_squares
+from pmflib.base import SchemaError, read_weights, sum_squares
 
 SCHEMA = pmf.Schema.from_cardinalities([3, 2, 4])
 

@@ -15,12 +15,10 @@ from typing import Any
 
 import pytest
 
-from pmflib.apps.demo.demo import RANK, write_demo_log
-from pmflib.ingest.options import make_source
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.run_records import find_live
-from pmflib_tasks.config import load_config
-from pmflib_tasks.config.loading import draft_config
+from pmflib.apps.demo import RANK, write_demo_log
+from pmflib.ingest import make_source
+from pmflib.store import Reference, Store, find_live
+from pmflib_tasks.config import draft_config, load_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -18,7 +18,7 @@ from sybil import Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser
 
-from pmflib_tasks.config.pipeline import PipelineConfig
+from pmflib_tasks.config import PipelineConfig
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = ("text", "console")

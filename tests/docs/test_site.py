@@ -74,7 +74,7 @@ def test_site__mathematics_come_with_it(site):
 def test_site__every_public_name_command_and_section_has_a_place(site):
     import pmflib as pmf
     from pmflib_flows import cli
-    from pmflib_tasks.config.pipeline import PipelineConfig
+    from pmflib_tasks.config import PipelineConfig
 
     models, crowd, questions, commands, configuration = (
         (site / f"{name}.html").read_text("utf-8")

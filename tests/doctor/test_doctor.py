@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import pytest
 from distributed import LocalCluster
 
-from pmflib.cluster.versions import find_versions
-from pmflib.store.objects.addresses import open_objects
-from pmflib_flows.doctor import health
-from pmflib_flows.doctor.doctor import FAULTS
+from pmflib.cluster import find_versions
+from pmflib.store import open_objects
+from pmflib_flows.doctor import FAULTS, health
 from pmflib_flows.etl import etl
 from pmflib_flows.exit_codes import EXIT_CODES
 from pmflib_tasks.config import load_config

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.defaults import Limits
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.family import State, run_em
-from pmflib.em.latent_classes import ClassState, LatentClasses
+from pmflib.base import DenseBlock, Limits, PseudoCounts
+from pmflib.em import BlocksInMemory, ClassState, LatentClasses, State, run_em
 
 
 @dataclass(frozen=True, eq=False)

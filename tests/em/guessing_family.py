@@ -8,11 +8,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.base.arrays import Arrays, FloatArray, IntArray, list_owners, normalise_blocks
-from pmflib.base.blocks import Block, weigh_rows
-from pmflib.em.blocks import ScoreRows
-from pmflib.em.family import Family, State
-from pmflib.model.statistics import sum_fields
+from pmflib.base import (
+    Arrays,
+    Block,
+    FloatArray,
+    IntArray,
+    list_owners,
+    normalise_blocks,
+    weigh_rows,
+)
+from pmflib.em import Family, ScoreRows, State
+from pmflib.model import sum_fields
 
 Model: TypeAlias = tuple[float, FloatArray]
 

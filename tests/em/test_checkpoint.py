@@ -2,11 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.family import State
-from pmflib.em.latent_classes import LatentClasses
-from pmflib.papers.squarem import Acceleration
+from pmflib.base import PseudoCounts
+from pmflib.em import Checkpoint, LatentClasses, State, digest_fit
+from pmflib.papers import Acceleration
 
 FAMILY = LatentClasses(np.array([0, 3]), PseudoCounts(np.zeros(3)))
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.conditional import ConditionalObjective, raise_conditional
+from pmflib.em import BlocksInMemory, ConditionalObjective, raise_conditional
 from tests.reference import make_codes, make_model
 
 SIZES = [3, 2, 4]

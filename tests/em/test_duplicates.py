@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib.em.blocks as duplicates
-from pmflib.base.blocks import DenseBlock, SparseBlock
-from pmflib.em.blocks import merge_duplicates
-from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.base import DenseBlock, SparseBlock
+from pmflib.em import merge_duplicates
+from pmflib.model import em_statistics, take_logs
 from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]

@@ -1,7 +1,7 @@
 import pytest
 
-from pmflib.base.errors import MemoryPlanError
-from pmflib.em.memory import plan_em
+from pmflib.base import MemoryPlanError
+from pmflib.em import plan_em
 
 
 def test_plan_em__holds_statistics_of_every_thread():

@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.arrays import FLOOR
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.model.statistics import EMStatistics, em_statistics, m_step, sum_fields, take_logs
+from pmflib.base import FLOOR, DenseBlock, PseudoCounts
+from pmflib.model import EMStatistics, em_statistics, m_step, sum_fields, take_logs
 from tests.em.class_runs import run_classes
 from tests.reference import e_step, make_codes, make_model, offsets_of, same_bits, tables_of_codes
 

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.comparison import estimate_gain
-from pmflib.em.block_source import BlocksInMemory
+from pmflib.base import DenseBlock, estimate_gain
+from pmflib.em import BlocksInMemory, Runs, evaluate_models, join_members, split_members
 from pmflib.em.blocks import score_average, score_difference, score_under_classes
-from pmflib.em.latent_classes import Runs, evaluate_models, join_members, split_members
-from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.model import em_statistics, take_logs
 from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.defaults import LIMITS
-from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.family import run_em
+from pmflib.base import LIMITS
+from pmflib.em import BlocksInMemory, run_em
 from pmflib.store import sample_blocks
 from tests.em.guessing_family import Guessing
 from tests.stored_samples import write_partition

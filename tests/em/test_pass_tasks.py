@@ -1,8 +1,7 @@
 import pytest
 
-from pmflib.em.memory import plan_pass
-from pmflib.store import sample_blocks
-from pmflib.store.sample_blocks import BlockReference, count_groups, group_blocks, weigh_blocks
+from pmflib.em import plan_pass
+from pmflib.store import BlockReference, count_groups, group_blocks, sample_blocks, weigh_blocks
 
 
 def test_plan_pass__ten_thousand_million_rows_on_a_thousand_threads():

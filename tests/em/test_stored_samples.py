@@ -6,18 +6,12 @@ import pytest
 from distributed import Client, LocalCluster
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import MemoryPlanError
-from pmflib.cluster.clients import open_client
-from pmflib.cluster.maps import run_blocks
-from pmflib.cluster.workers import start_workers
-from pmflib.em.block_source import BlocksInMemory, load_group, score_block_group
-from pmflib.em.latent_classes import evaluate_group, evaluate_models
-from pmflib.model.statistics import merge_each
-from pmflib.store import sample_blocks
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import write_dataset
-from pmflib.store.sample_blocks import BlockReference, iterate_blocks
+from pmflib.base import DenseBlock, MemoryPlanError
+from pmflib.cluster import open_client, run_blocks, start_workers
+from pmflib.em import BlocksInMemory, evaluate_group, evaluate_models
+from pmflib.em.block_source import load_group, score_block_group
+from pmflib.model import merge_each
+from pmflib.store import BlockReference, Store, iterate_blocks, sample_blocks, write_dataset
 from pmflib_tasks.config import ClusterConfig
 from tests.reference import e_step, make_codes, make_model, offsets_of, same_bits
 from tests.stored_samples import write_partition

@@ -11,7 +11,7 @@ import pytest
 import pmflib_tasks
 from pmflib.ingest import readers, sources
 from pmflib.ingest.csv import rows
-from pmflib.store.run_records import find_last_run
+from pmflib.store import find_last_run
 from pmflib_tasks.erasure.removal import list_kinds
 from pmflib_tasks.feature import Feature, Place
 from pmflib_tasks.features import FEATURES

@@ -7,19 +7,26 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
-from pmflib.cluster.memory import ClusterMemory
-from pmflib.ingest import chunks
-from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.store.artefacts import Store
-from pmflib.store.care.collection import collect
-from pmflib.store.care.verification import verify_store
-from pmflib.store.dataset import list_file_steps
-from pmflib.store.erasures import list_erased, read_erasures
-from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.run_records import RunRecord, append_record, find_last_run, keep_page, now
+from pmflib.base import StoreError
+from pmflib.cluster import ClusterMemory
+from pmflib.ingest import DatasetAccount, chunks
+from pmflib.store import (
+    RunRecord,
+    Store,
+    append_record,
+    collect,
+    find_last_run,
+    is_needed,
+    keep_page,
+    list_collected_runs,
+    list_erased,
+    list_file_steps,
+    now,
+    read_erasures,
+    verify_store,
+)
 from pmflib_tasks.erasure.erase import erase
-from pmflib_tasks.report.data_report import gather_data
+from pmflib_tasks.report import gather_data
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
 from tests.ingest.test_layered_datasets import (

@@ -6,9 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.store.artefacts import Store
-from pmflib.store.care.exports import Export, remember_export
-from pmflib.store.run_records import keep_page
+from pmflib.store import Export, Store, keep_page, remember_export
 from pmflib_tasks.erasure import mentions
 from pmflib_tasks.erasure.mentions import Names, find_in_export, find_mentions
 

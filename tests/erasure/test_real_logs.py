@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.store.artefacts import Store
-from pmflib.store.erasures import read_erasures
+from pmflib.store import Store, read_erasures
 from pmflib_tasks.config import make_config
 from pmflib_tasks.erasure.erase import erase
 from tests.erasure.stored_texts import find_texts

@@ -23,12 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pmflib.cluster.clients import Client
-from pmflib.store.artefacts import Store
-from pmflib.store.care.verification import verify_store
-from pmflib.store.erasures import list_erased
-from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.run_records import list_records
+from pmflib.cluster import Client
+from pmflib.store import (
+    Store,
+    is_needed,
+    list_collected_runs,
+    list_erased,
+    list_records,
+    verify_store,
+)
 from pmflib_tasks.config import load_config
 from tests.faults.fault_matrix import note_fault, write_matrix
 from tests.faults.fault_runs import (

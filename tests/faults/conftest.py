@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.cluster.workers import start_workers
+from pmflib.cluster import start_workers
 from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_matrix import FAULTS_SEEN, write_matrix
 from tests.faults.fault_runs import run_stages, write_config, write_log, write_wide

@@ -19,15 +19,10 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
-from pmflib.apps.demo.raw_logs import write_rating_log, write_survey
-from pmflib.base.errors import StoreWarning
-from pmflib.base.json_records import from_json
-from pmflib.model.planted_models import planted_factors
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.checkpoints import load_arrays
-from pmflib.store.file_digests import digest_tree
-from pmflib.store.leases import LEASE_SECONDS
-from pmflib.store.run_records import find_last_run
+from pmflib.apps.demo import write_rating_log, write_survey
+from pmflib.base import StoreWarning, from_json
+from pmflib.model import planted_factors
+from pmflib.store import LEASE_SECONDS, Reference, Store, digest_tree, find_last_run, load_arrays
 from pmflib_tasks.config import load_config
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate

@@ -27,8 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import list_histories, list_records
+from pmflib.store import Store, list_histories, list_records
 from tests.factories import write_label_log
 from tests.pipelines import draw_codes, make_schema
 

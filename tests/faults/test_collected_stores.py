@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.cluster.workers import start_workers
-from pmflib.store.artefacts import Store
-from pmflib.store.care.collection import collect
-from pmflib.store.care.verification import verify_store
-from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.run_records import COLLECTIONS, list_records
+from pmflib.cluster import start_workers
+from pmflib.store import (
+    COLLECTIONS,
+    Store,
+    collect,
+    is_needed,
+    list_collected_runs,
+    list_records,
+    verify_store,
+)
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import ClusterConfig, load_config
 from tests.faults.fault_runs import (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.cluster.workers import start_workers
-from pmflib.store.artefacts import Store
+from pmflib.base import StoreError
+from pmflib.cluster import start_workers
+from pmflib.store import Store
 from pmflib_tasks.config import ClusterConfig, load_config
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest

@@ -11,8 +11,7 @@ from typing import Literal
 
 import pytest
 
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_live, list_records
+from pmflib.store import Store, find_live, list_records
 from pmflib_tasks.config import load_config
 from tests.faults.fault_matrix import note_fault
 from tests.faults.fault_runs import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.cluster.workers import start_workers
+from pmflib.cluster import start_workers
 from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import (
     ROOT,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.store.checkpoints import load_arrays
+from pmflib.store import load_arrays
 from tests.apps.crowd.label_logs import draw_log
 from tests.faults.fault_runs import (
     WAIT_SECONDS,

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pmflib.store.checkpoints import load_arrays
+from pmflib.store import load_arrays
 from tests.faults.fault_runs import (
     MAX_PASSES,
     WAIT_SECONDS,

@@ -17,10 +17,8 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
-from pmflib.base.display.progress import Progress
-from pmflib.base.events import listen
-from pmflib.cluster.clients import open_client
-from pmflib.cluster.workers import start_workers
+from pmflib.base import Progress, listen
+from pmflib.cluster import open_client, start_workers
 from pmflib_tasks.config import ClusterConfig, load_config
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from pmflib.cluster.clients import open_client
-from pmflib.cluster.memory import ClusterMemory
-from pmflib.cluster.workers import start_workers
+from pmflib.cluster import ClusterMemory, open_client, start_workers
 from pmflib.store import sample_blocks
 from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pmflib.base.display.progress import Progress
-from pmflib.base.events import listen
-from pmflib.cluster.workers import start_workers
-from pmflib.store.artefacts import Store
+from pmflib.base import Progress, listen
+from pmflib.cluster import start_workers
+from pmflib.store import Store
 from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import (
     check_artefacts,

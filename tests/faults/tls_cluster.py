@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pmflib.cluster.clients import Client, connect_briefly
+from pmflib.cluster import Client, connect_briefly
 from tests.faults.fault_runs import ROOT
 
 WATCH_SECONDS = 0.2

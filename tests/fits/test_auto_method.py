@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given
 
 import pmflib as pmf
-from pmflib.base.arrays import FloatArray
-from pmflib.base.defaults import FIT_PAIRS
-from pmflib.fits import auto_method
-from pmflib.fits.auto_method import SETTINGS, group_folds
-from pmflib.model.planted_models import published_factors
-from pmflib.model.sampling import sample_codes
-from pmflib.papers.metrics import factor_mse
+from pmflib.base import FIT_PAIRS, FloatArray
+from pmflib.fits import auto_method, group_folds
+from pmflib.fits.auto_method import SETTINGS
+from pmflib.model import published_factors, sample_codes
+from pmflib.papers import factor_mse
 from tests.reference import tables_of_codes
 
 

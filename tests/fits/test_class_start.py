@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fits.starts import read_naive_bayes, start_classes
+from pmflib.fits import read_naive_bayes
+from pmflib.fits.starts import start_classes
 
 SCHEMA = pmf.Schema.from_cardinalities([3, 2, 4])
 

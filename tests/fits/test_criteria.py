@@ -4,21 +4,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import ConvergenceWarning, MemoryPlanError, SchemaError
-from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.fits.criteria import (
-    _take_information,
-    _take_score,
-    count_parameters,
-    score_composite,
-    score_samples,
-)
-from pmflib.fits.fit_result import STILL
-from pmflib.fits.fit_statistics import Criteria
-from pmflib.model.planted_models import published_factors
-from pmflib.model.sampling import sample_codes
+from pmflib.base import ConvergenceWarning, MemoryPlanError, SchemaError
+from pmflib.families.forests import Forest, TreeParameters, TreePMF
+from pmflib.fits import STILL, Criteria, count_parameters
+from pmflib.fits.criteria import _take_information, _take_score, score_composite, score_samples
+from pmflib.model import published_factors, sample_codes
 from tests.stored_samples import write_partition
 
 

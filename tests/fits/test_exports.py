@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.texts import restore_cell
-from pmflib.fits.exports import COLUMNS
+from pmflib.base import restore_cell
+from pmflib.fits import COLUMNS
 
 
 @pytest.fixture(scope="module")

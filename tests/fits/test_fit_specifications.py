@@ -4,17 +4,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT
-from pmflib.counts.marginals import estimate_singles
-from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.latent_classes import Runs
-from pmflib.fits.fit_specifications import (
-    FitSpecification,
-    Options,
-    find_specification,
-    follow_specification,
-)
-from pmflib.fits.starts import Starts
+from pmflib.base import DEFAULT_PSEUDO_COUNT
+from pmflib.counts import estimate_singles
+from pmflib.em import BlocksInMemory, Runs
+from pmflib.fits import FitSpecification, Options, Starts
+from pmflib.fits.fit_specifications import find_specification, follow_specification
 from tests.reference import make_model
 
 CARDINALITIES = [3, 2, 4, 3]

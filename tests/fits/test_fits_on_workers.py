@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 import pmflib as pmf
-from pmflib.cluster.clients import open_client
-from pmflib.cluster.workers import start_workers
+from pmflib.cluster import open_client, start_workers
 from pmflib.store import sample_blocks
 from pmflib_tasks.config import ClusterConfig
 from tests.factories import same_fit

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import RankError
-from pmflib.papers.spa import fit_spa
+from pmflib.base import RankError
+from pmflib.papers import fit_spa
 
 CARDINALITIES = [3, 2, 4, 3]
 

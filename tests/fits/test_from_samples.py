@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.defaults import FIT_SAMPLES
-from pmflib.base.errors import SchemaError
-from pmflib.em.latent_classes import split_members
+from pmflib.base import FIT_SAMPLES, SchemaError
+from pmflib.em import split_members
 
 CARDINALITIES = [3, 2, 4, 3]
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import RankError
-from pmflib.counts.triple_counts import TripleCounts
-from pmflib.papers.metrics import factor_mse
+from pmflib.base import RankError
+from pmflib.counts import TripleCounts
+from pmflib.papers import factor_mse
 from tests.reference import make_codes
 
 

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.latent_classes import Runs, evaluate_models
+from pmflib.base import PseudoCounts
+from pmflib.em import BlocksInMemory, Runs, evaluate_models
+from pmflib.fits import Starts
 from pmflib.fits.optimum_search import DRAWN, SEARCH, OptimumSearch, count_kept
-from pmflib.fits.starts import WIDENED, Starts, merge_alike_states
-from pmflib.model.planted_models import published_factors
-from pmflib.model.sampling import sample_codes
-from pmflib.papers.metrics import factor_mse
+from pmflib.fits.starts import WIDENED, merge_alike_states
+from pmflib.model import published_factors, sample_codes
+from pmflib.papers import factor_mse
 
 SIZES = 12, 5, 6
 VOTES = Path(__file__).parents[3] / "shared" / "data" / "votes" / "UCI_VOTERS.data"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fits.pair_agreement import PairAgreement, PairDeparture, compare_pairs
+from pmflib.fits import PairAgreement, PairDeparture, compare_pairs
 from tests.families.forests.conftest import make_tree
 from tests.reference import make_model
 

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.counts.marginals import estimate_singles
-from pmflib.fits.starts import SampleCounts, StoredCounts, open_for_em, read_naive_bayes
+from pmflib.base import DenseBlock
+from pmflib.counts import estimate_singles
+from pmflib.fits import StoredCounts, read_naive_bayes
+from pmflib.fits.starts import SampleCounts, open_for_em
 from tests.reference import offsets_of
 
 CARDINALITIES = [3, 2, 4]

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 import pmflib as pmf
-from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.families.forests import TreePMF
 
 RNG = np.random.default_rng(0)
 CHANCES = np.array([[0.9] * 6, [0.1] * 6, [0.9] * 3 + [0.1] * 3])

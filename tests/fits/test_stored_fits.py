@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fits.starts import PreparedStart, StoredCounts
+from pmflib.fits import PreparedStart, StoredCounts
 from pmflib.store import sample_blocks
 from tests.factories import same_fit
 from tests.stored_samples import split_folds, write_partition

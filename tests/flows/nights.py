@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from pmflib.store.artefacts import Store
+from pmflib.store import Store
 from pmflib_flows import etl
 from pmflib_tasks.config import load_config
 from pmflib_tasks.stage import Stage

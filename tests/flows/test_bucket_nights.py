@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from pmflib.store.run_records import find_live, list_records
+from pmflib.store import find_live, list_records
 from tests.factories import call_command
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import forget_cache

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pmflib as pmf
-from pmflib.base.errors import (
+from pmflib.base import (
     ConfigError,
     MemoryPlanError,
     RankError,
@@ -18,7 +18,7 @@ from pmflib.base.errors import (
     SourceError,
     StoreError,
 )
-from pmflib.store.artefacts import Store
+from pmflib.store import Store
 from pmflib_flows import cli
 from pmflib_flows.commands import run
 from pmflib_tasks.config import load_config

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmflib.store.artefacts import Store
+from pmflib.store import Store
 from tests.factories import call_command
 
 VOTES = Path(__file__).parents[3] / "shared" / "data" / "votes" / "UCI_VOTERS.data"

@@ -23,9 +23,8 @@ from prefect.client.schemas.filters import (
 from prefect.logging.handlers import APILogWorker
 from prefect.states import Scheduled
 
-from pmflib.base.errors import ConfigError, QualityError
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import list_records
+from pmflib.base import ConfigError, QualityError
+from pmflib.store import Store, list_records
 from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.etl import etl, fit_flow, ingest_flow, marginals_flow
 from pmflib_flows.pipeline_flow import pipeline_flow

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_live, list_records
+from pmflib.store import Store, find_live, list_records
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 SIZES = (3, 2, 4, 2)

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pmflib.base.errors import QualityError, SourceError
-from pmflib.cluster.workers import start_workers
-from pmflib.ingest.dataset.sample_origins import find_sample
-from pmflib.model.table_makers import ScoreOptions
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import append_record, find_record, list_records
+from pmflib.base import QualityError, SourceError
+from pmflib.cluster import start_workers
+from pmflib.ingest import find_sample
+from pmflib.model import ScoreOptions
+from pmflib.store import Store, append_record, find_record, list_records
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import ClusterConfig, load_config
 from pmflib_tasks.scoring.score import score

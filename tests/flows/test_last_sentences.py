@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.base.errors import ConfigError, SchemaError, StoreError
-from pmflib.cluster.workers import find_scheduler
+from pmflib.base import ConfigError, SchemaError, StoreError
+from pmflib.cluster import find_scheduler
 from pmflib.schema import Schema
-from pmflib.store.artefacts import Store
+from pmflib.store import Store
 from pmflib_flows import cli
 from pmflib_flows.console import MESSAGE_BYTES, cut_message
 from pmflib_flows.exit_codes import explain
 from pmflib_tasks.config import ClusterConfig
-from pmflib_tasks.drafting.drafting import read_rank
+from pmflib_tasks.drafting import read_rank
 
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), "1" * 400, [1], {}])

@@ -5,14 +5,11 @@ import tomllib
 
 import pytest
 
-from pmflib.base.errors import ConfigError
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import list_records
+from pmflib.base import ConfigError
+from pmflib.store import Store, list_records
 from pmflib_flows.recording import record_run
-from pmflib_tasks.config import load_config
-from pmflib_tasks.config.pipeline import MAX_NAME, draft_name
-from pmflib_tasks.drafting.draft_options import DraftOptions
-from pmflib_tasks.drafting.drafting import draft_pipeline
+from pmflib_tasks.config import MAX_NAME, draft_name, load_config
+from pmflib_tasks.drafting import DraftOptions, draft_pipeline
 
 TEXT = """{name}[source]
 path = "{path}.csv"

@@ -1,7 +1,6 @@
 import pytest
 
-from pmflib.store.leases import list_leases
-from pmflib.store.run_records import list_records
+from pmflib.store import list_leases, list_records
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import make_config
 from pmflib_tasks.stage import open_store

@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pmflib.base.comparison import PairedGain, compare_candidates
-from pmflib.base.json_records import to_json
-from pmflib.base.weights import WeightSums
-from pmflib.fits.pair_agreement import PairAgreement
+from pmflib.base import PairedGain, WeightSums, compare_candidates, to_json
+from pmflib.fits import PairAgreement
 from pmflib_flows.run_tables import draw_sections
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.facts import RunFacts
-from pmflib_tasks.gate.gate_decision import AssessedGain
-from pmflib_tasks.guards.findings import Finding, Measurement, assess
+from pmflib_tasks.gate import AssessedGain
+from pmflib_tasks.guards import Finding, Measurement, assess
 from pmflib_tasks.sections import describe_quality, list_sections
 
 FITTED: dict[str, Any] = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3}

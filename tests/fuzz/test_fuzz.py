@@ -20,9 +20,8 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.cluster.workers import start_workers
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_live
+from pmflib.cluster import start_workers
+from pmflib.store import Store, find_live
 from pmflib_tasks.config import ClusterConfig, load_config
 from tests.factories import call_command
 from tests.fuzz.mutations import mutate_bytes, mutate_json, mutate_rows, mutate_toml

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib_tasks.gate.distribution_differences import compare_pairs, compare_singles
-from pmflib_tasks.guards.counts import align_levels, measure_distances
+from pmflib_tasks.gate import compare_pairs, compare_singles
+from pmflib_tasks.guards import align_levels, measure_distances
 
 FIRST = pmf.Schema(
     (

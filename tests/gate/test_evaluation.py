@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib_tasks.stages.evaluation import MEASURES, HeldOutScores, choose_hidden, score_hidden
+from pmflib_tasks.stages import MEASURES, HeldOutScores, choose_hidden, score_hidden
 from tests.reference import conditional_pmf, joint_tensor, make_codes, make_model
 
 SCHEMA = pmf.Schema(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmflib.base.comparison import PairedGain
+from pmflib.base import PairedGain
 from pmflib_tasks.config import GateConfig
-from pmflib_tasks.gate.gate_decision import GateNumbers, assess_gain, decide, find_margin
+from pmflib_tasks.gate import GateNumbers
+from pmflib_tasks.gate.gate_decision import assess_gain, decide, find_margin
 
 GATE = GateConfig(least_cells=100, standard_errors=2.0, largest_loss=0.02)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmflib.base.errors import ConfigError
+from pmflib.base import ConfigError
 from pmflib_tasks.config import make_config
 
 

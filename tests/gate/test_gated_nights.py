@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.base.errors import QualityError
-from pmflib.store.run_records import append_record, find_live, find_record, list_records
+from pmflib.base import QualityError
+from pmflib.store import append_record, find_live, find_record, list_records
 from pmflib_flows.recording import record_run
 from pmflib_tasks.facts import RunFacts
 from tests.flows.nights import draw_ratings

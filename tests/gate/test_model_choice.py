@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from pmflib.base.comparison import PairedGain
-from pmflib_tasks.gate.comparison import choose_model
+from pmflib.base import PairedGain
+from pmflib_tasks.gate import choose_model
 
 
 @pytest.mark.parametrize(

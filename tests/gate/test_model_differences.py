@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib_tasks.gate.distribution_differences import compare_models
-from pmflib_tasks.guards.counts import align_levels
+from pmflib_tasks.gate import compare_models
+from pmflib_tasks.guards import align_levels
 
 SCHEMA = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("0", "1", "2"))))
 PRIOR = np.array([0.5, 0.3, 0.2])

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.comparison import PairedGain, estimate_gain_per_cell
-from pmflib.store.sample_blocks import read_block
-from pmflib_tasks.gate.comparison import (
-    assign_rounds,
-    compare_group,
-    compare_hidden,
-    compare_stored,
-    count_rounds,
-)
+from pmflib.base import PairedGain, estimate_gain_per_cell
+from pmflib.store import read_block
+from pmflib_tasks.gate import compare_hidden, compare_stored
+from pmflib_tasks.gate.comparison import assign_rounds, compare_group, count_rounds
 from tests.reference import conditional_pmf, joint_tensor, make_codes, make_model
 from tests.stored_samples import write_partition
 

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.families.traits.trait_model import TraitModel
-from pmflib.families.traits.trait_pmf import TraitPMF
-from pmflib.model.origin import ModelOrigin
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.run_records import RunRecord
+from pmflib.families.traits import TraitModel, TraitPMF
+from pmflib.model import ModelOrigin
+from pmflib.store import Reference, RunRecord, Store
 from pmflib_tasks.config import make_config
-from pmflib_tasks.gate.refit import choose_refit, digest_fit_options, plan_refit
-from pmflib_tasks.guards.findings import Finding
+from pmflib_tasks.gate import plan_refit
+from pmflib_tasks.gate.refit import choose_refit, digest_fit_options
+from pmflib_tasks.guards import Finding
 from tests.reference import make_model
 
 NOW = datetime(2026, 3, 31, 2, tzinfo=UTC)

@@ -1,5 +1,5 @@
 import pmflib as pmf
-from pmflib.store.run_records import InputFile
+from pmflib.store import InputFile
 from pmflib_tasks.gate.run_differences import (
     ValueChange,
     compare_schemas,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib_tasks.stages.evaluation import HeldOutScores, evaluate_stored, score_group
+from pmflib_tasks.stages import HeldOutScores, evaluate_stored, score_group
 from tests.reference import make_codes, make_model
 from tests.stored_samples import write_partition
 

@@ -1,11 +1,11 @@
 import pytest
 
 import pmflib as pmf
-from pmflib.model.origin import ModelOrigin
+from pmflib.model import ModelOrigin
 from pmflib_flows.recording import record_run
+from pmflib_tasks.gate import GateNumbers, locate_for_people
 from pmflib_tasks.gate.compare import compare
-from pmflib_tasks.gate.gate_decision import GateNumbers
-from pmflib_tasks.gate.publish import locate_for_people, publish
+from pmflib_tasks.gate.publish import publish
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.refine import refine
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, store_of, summary_of

@@ -2,13 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from pmflib_tasks.guards.counts import (
-    carry_dependence,
-    compare_counts,
-    compare_dependence,
-    estimate_correlation,
-    estimate_design_effect,
-)
+from pmflib_tasks.guards import compare_counts, estimate_correlation
+from pmflib_tasks.guards.counts import carry_dependence, compare_dependence, estimate_design_effect
 
 
 def test_compare_counts__is_the_g_test_of_a_table():

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from pmflib.counts.pair_counts import count_pairs
+from pmflib.counts import count_pairs
+from pmflib_tasks.guards import measure_young
 from pmflib_tasks.guards.dependence_guards import (
     Dependence,
     compare_dependence,
     count_inside,
     measure_folds,
-    measure_young,
 )
 from tests.pipelines import draw_codes, make_schema
 

@@ -3,13 +3,14 @@ import pytest
 import scipy.stats
 
 import pmflib as pmf
-from pmflib.base.hashing import assign_folds
-from pmflib.counts.pair_counts import count_pairs
-from pmflib.ingest.dataset.accounts import Account
-from pmflib.ingest.dataset.file_accounts import FileAccount
+from pmflib.base import assign_folds
+from pmflib.counts import count_pairs
+from pmflib.ingest import Account, FileAccount
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.drift import (
+from pmflib_tasks.guards import (
+    FileChange,
     LiveData,
+    assess,
     control_discoveries,
     find_added,
     find_file_drift,
@@ -18,8 +19,6 @@ from pmflib_tasks.guards.drift import (
     measure_dependence,
     measure_drift,
 )
-from pmflib_tasks.guards.findings import assess
-from pmflib_tasks.guards.row_guards import FileChange
 from tests.pipelines import draw_codes, make_schema
 
 CONFIG = QualityConfig()

@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.base.errors import QualityError, SourceError
-from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.base import QualityError, SourceError
+from pmflib.ingest import DatasetAccount
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guard_limits import GuardLimits
-from pmflib_tasks.guards.findings import (
+from pmflib_tasks.guards import (
     GUARDS,
     Finding,
     Measurement,

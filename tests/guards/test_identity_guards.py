@@ -5,18 +5,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pmflib.ingest.dataset.accounts import Account
-from pmflib.ingest.dataset.file_accounts import FileAccount
-from pmflib.ingest.dataset.identifiers import count_forms
+from pmflib.ingest import Account, FileAccount, count_forms
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.findings import assess
-from pmflib_tasks.guards.identity_guards import (
+from pmflib_tasks.guards import (
     Night,
+    assess,
+    find_file_changes,
     find_twins,
     measure_forms,
     measure_night,
 )
-from pmflib_tasks.guards.row_guards import find_file_changes
 
 CONFIG = QualityConfig()
 RNG_SEED = 3

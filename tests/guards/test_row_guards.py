@@ -4,11 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.ingest.dataset.accounts import Account
-from pmflib.ingest.dataset.file_accounts import FileAccount
+from pmflib.ingest import Account, FileAccount
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.findings import assess
-from pmflib_tasks.guards.row_guards import (
+from pmflib_tasks.guards import (
+    assess,
     bound_share,
     find_file_changes,
     find_new_columns,

@@ -3,12 +3,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from pmflib.ingest.dataset.accounts import Account, TimeSpan
-from pmflib.ingest.dataset.file_accounts import FileAccount
+from pmflib.ingest import Account, FileAccount, TimeSpan
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.findings import assess
-from pmflib_tasks.guards.row_guards import FileChange
-from pmflib_tasks.guards.time_guards import Clock, measure_times
+from pmflib_tasks.guards import Clock, FileChange, assess, measure_times
 
 CONFIG = QualityConfig()
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

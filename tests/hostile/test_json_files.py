@@ -5,8 +5,7 @@ import json
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import ConfigError, SchemaError
-from pmflib.base.json_files import MAX_DEPTH, MOST_VALUES, read_json
+from pmflib.base import MAX_DEPTH, MOST_VALUES, ConfigError, SchemaError, read_json
 from pmflib_tasks.config import load_config
 
 

@@ -13,9 +13,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from pmflib.base.errors import SourceError, UnreachableError
-from pmflib.ingest import file_systems
-from pmflib.ingest.sources import Source, find_sources, open_source
+from pmflib.base import SourceError, UnreachableError
+from pmflib.ingest import Source, file_systems, find_sources, open_source
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,9 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pmflib.base.display.progress import report_progress
-from pmflib.base.display.progress_bars import draw_progress
-from pmflib.base.texts import show_text
+from pmflib.base import draw_progress, report_progress, show_text
 from pmflib_flows.console import OutputClosedError, SafeConsole, print_json
 from pmflib_flows.tables import make_table
 from tests.factories import call_command

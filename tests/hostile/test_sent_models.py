@@ -11,8 +11,8 @@ import pytest
 import zarr
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.base import StoreError
+from pmflib.store import read_arrays, write_arrays
 from tests.pipelines import make_schema
 
 MOST_MEGABYTES = 500

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pmflib.base.errors import SourceError
-from pmflib.ingest.sources import digest_source, find_sources, recall_digest, take_marks
-from pmflib.store.objects.addresses import open_objects
+from pmflib.base import SourceError
+from pmflib.ingest import digest_source, find_sources, recall_digest, take_marks
+from pmflib.store import open_objects
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import SECRET
 

@@ -11,14 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError, SourceError
-from pmflib.ingest import readers, sources
+from pmflib.base import SchemaError, SourceError
+from pmflib.ingest import build_dataset, find_digest, find_sources, readers, sources, take_marks
 from pmflib.ingest.csv import rows
-from pmflib.ingest.dataset.building import build_dataset
-from pmflib.ingest.sources import find_digest, find_sources, take_marks
-from pmflib.store.artefacts import Store
-from pmflib.store.file_digests import FINGERPRINTS, write_fingerprint
-from pmflib.store.objects.addresses import open_objects
+from pmflib.store import FINGERPRINTS, Store, open_objects, write_fingerprint
 from pmflib_tasks.config import make_config
 
 SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2")) for name in "ab"), ("rare", "seldom"))

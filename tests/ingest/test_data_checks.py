@@ -5,10 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.ingest.data_checks import check_data
-from pmflib.ingest.dataset.wide import encode_wide
-from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.sources import find_sources
+from pmflib.ingest import SchemaOptions, SourceOptions, check_data, encode_wide, find_sources
 
 WIDE = SourceOptions(path="x", layout="wide")
 LONG = SourceOptions(path="x", layout="long", sample="u", variable="i", value="r")

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.base.errors import SourceError
+from pmflib.base import SourceError
+from pmflib.ingest import SourceOptions, find_sources, read_columns, read_rows
 from pmflib.ingest.csv import byte_stream
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import read_columns, read_rows
-from pmflib.ingest.sources import find_sources
 
 WIDE = SourceOptions(path="x", layout="wide")
 

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError, SourceError
+from pmflib.base import SchemaError, SourceError
+from pmflib.ingest import (
+    SchemaOptions,
+    SourceOptions,
+    assemble_samples,
+    combine_accounts,
+    find_sources,
+    read_identifiers,
+    spill_long,
+)
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset import spills
-from pmflib.ingest.dataset.accounts import combine_accounts
-from pmflib.ingest.dataset.assembly import assemble_samples
-from pmflib.ingest.dataset.identifiers import (
-    read_identifiers,
-)
-from pmflib.ingest.dataset.long import spill_long
-from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.sources import find_sources
-from pmflib.store.dataset import LEVEL_COUNTS
-from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
+from pmflib.store import LEVEL_COUNTS, list_blocks, read_block, read_origins
 from tests.pipelines import tree_bytes
 
 LONG = SourceOptions(path="x", layout="long", sample="user", variable="item", value="rating")
@@ -405,7 +405,7 @@ def fnv(text):
 
 @given(st.lists(st.binary(max_size=12), max_size=20))
 def test_read_identifiers__hash_and_marks_equal_the_slow_ones(texts):
-    from pmflib.base.hashing import mix_hashes
+    from pmflib.base import mix_hashes
 
     got = read_identifiers(pa.array([b"pad", *texts], pa.binary())[1:])
     stripped = [text.strip() for text in texts]

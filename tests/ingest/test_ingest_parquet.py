@@ -5,11 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.base.errors import SourceError
-from pmflib.ingest import readers
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import read_columns, read_rows
-from pmflib.ingest.sources import find_sources
+from pmflib.base import SourceError
+from pmflib.ingest import SourceOptions, find_sources, read_columns, read_rows, readers
 
 WIDE = SourceOptions(path="x", layout="wide")
 

@@ -4,21 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.base.errors import StoreError
-from pmflib.base.json_records import from_json
-from pmflib.ingest.dataset.accounts import (
+from pmflib.base import StoreError, from_json
+from pmflib.ingest import (
     Account,
     DatasetAccount,
+    QuarantineWriter,
     StepSummary,
     TimeSpan,
     combine_accounts,
 )
-from pmflib.ingest.dataset.quarantine import (
-    ROW_GROUP,
-    QuarantineWriter,
-    raw_text,
-)
-from pmflib.store.sample_writer import WrittenSamples
+from pmflib.ingest.dataset.quarantine import ROW_GROUP, raw_text
+from pmflib.store import WrittenSamples
 
 
 def fill(path, n_rows, file="a.csv"):

@@ -10,11 +10,15 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from pmflib.base.errors import SourceError, UnreachableError
-from pmflib.ingest import sources
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import read_rows
-from pmflib.ingest.sources import digest_source, find_sources, open_source
+from pmflib.base import SourceError, UnreachableError
+from pmflib.ingest import (
+    SourceOptions,
+    digest_source,
+    find_sources,
+    open_source,
+    read_rows,
+    sources,
+)
 
 
 def write(folder, **files):

@@ -8,17 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.blocks import concatenate_blocks
-from pmflib.base.errors import SchemaError, SourceError
-from pmflib.base.hashing import assign_folds
+from pmflib.base import SchemaError, SourceError, assign_folds, concatenate_blocks
+from pmflib.ingest import (
+    SchemaOptions,
+    SourceOptions,
+    assemble_samples,
+    combine_accounts,
+    encode_wide,
+    find_sources,
+)
 from pmflib.ingest.csv import byte_stream
-from pmflib.ingest.dataset.accounts import combine_accounts
-from pmflib.ingest.dataset.assembly import assemble_samples
-from pmflib.ingest.dataset.wide import encode_wide, spill_wide
-from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.sources import find_sources
-from pmflib.store.dataset import LEVEL_COUNTS
-from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
+from pmflib.ingest.dataset.wide import spill_wide
+from pmflib.store import LEVEL_COUNTS, list_blocks, read_block, read_origins
 
 WIDE = SourceOptions(path="x", layout="wide")
 KEYED = SourceOptions(path="x", layout="wide", sample="id")

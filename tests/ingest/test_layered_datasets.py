@@ -10,18 +10,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
-from pmflib.ingest import chunks
+from pmflib.base import StoreError
+from pmflib.ingest import build_dataset, chunks, export_quarantine, find_sample
 from pmflib.ingest.dataset import layering
-from pmflib.ingest.dataset.building import build_dataset
-from pmflib.ingest.dataset.quarantine import export_quarantine
-from pmflib.ingest.dataset.sample_origins import find_sample
-from pmflib.store.artefacts import Store
-from pmflib.store.care.collection import collect
-from pmflib.store.care.verification import verify_store
-from pmflib.store.dataset import list_file_steps, list_layers
-from pmflib.store.run_records import RunRecord, append_record
-from pmflib.store.sample_blocks import read_block, read_origins, read_sampling_units
+from pmflib.store import (
+    RunRecord,
+    Store,
+    append_record,
+    collect,
+    list_file_steps,
+    list_layers,
+    read_block,
+    read_origins,
+    read_sampling_units,
+    verify_store,
+)
 from pmflib_tasks.config import make_config
 
 SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2", "3")) for name in ("a", "b", "c")))

@@ -4,13 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from pmflib.ingest import Spill, build_dataset
 from pmflib.ingest.dataset import assembly
-from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.identifiers import LEAST_GROUPS
-from pmflib.ingest.dataset.spills import Spill
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_layers
-from pmflib.store.lineage import trace
+from pmflib.store import Store, list_layers, trace
 from pmflib_tasks.config import make_config
 from tests.ingest.test_layered_datasets import LAYOUTS, SCHEMA, describe, draw_file
 

@@ -8,11 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SourceError
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.readers import read_rows
-from pmflib.ingest.sources import find_sources
-from pmflib.schema.tables import find_type_fault, simplify
+from pmflib.base import SourceError
+from pmflib.ingest import SourceOptions, find_sources, read_rows
+from pmflib.schema import find_type_fault, simplify
 from tests.fuzz.parquet_files import COLUMNS
 
 REFUSED = {"unknown zone", "lists", "records", "maps"}

@@ -13,23 +13,34 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.errors import SourceError
-from pmflib.ingest import chunks, splitting
-from pmflib.ingest.chunks import FileChunk, choose_ranges
+from pmflib.base import SourceError
+from pmflib.ingest import (
+    FileChunk,
+    build_dataset,
+    chunks,
+    find_sample,
+    find_sources,
+    make_source,
+    read_files,
+    read_quarantine,
+    read_rows,
+    splitting,
+)
+from pmflib.ingest.chunks import choose_ranges
 from pmflib.ingest.csv.rows import find_data
-from pmflib.ingest.dataset.building import build_dataset
-from pmflib.ingest.dataset.file_accounts import read_files
 from pmflib.ingest.dataset.identifiers import BUCKET_BYTES, LEAST_GROUPS, group_buckets
-from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.ingest.dataset.sample_origins import find_sample
-from pmflib.ingest.options import make_source
-from pmflib.ingest.readers import read_rows
-from pmflib.ingest.sources import find_sources
 from pmflib.ingest.splitting import can_split, follow_range, is_bytewise, join_ranges
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_file_steps, list_sources, read_partitions
-from pmflib.store.lineage import reach, trace
-from pmflib.store.sample_blocks import list_blocks, read_blocks, read_origins
+from pmflib.store import (
+    Store,
+    list_blocks,
+    list_file_steps,
+    list_sources,
+    reach,
+    read_blocks,
+    read_origins,
+    read_partitions,
+    trace,
+)
 from pmflib_tasks.config import make_config
 
 SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2", 'a"b', "x\ny")) for name in "ab"))

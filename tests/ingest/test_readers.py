@@ -1,11 +1,9 @@
 import pytest
 
 from pmflib import features
-from pmflib.base.errors import ConfigError, SourceError
-from pmflib.ingest.options import make_source
-from pmflib.ingest.readers import read_columns, read_declared, read_rows
-from pmflib.ingest.sources import find_sources
-from pmflib.store.table_files import check_suffix, list_suffixes
+from pmflib.base import ConfigError, SourceError
+from pmflib.ingest import find_sources, make_source, read_columns, read_declared, read_rows
+from pmflib.store import check_suffix, list_suffixes
 
 CONFIG = make_source({"path": "data", "layout": "wide"})
 

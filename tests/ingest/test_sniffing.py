@@ -2,11 +2,10 @@
 
 import pytest
 
-from pmflib.base.errors import SourceError
+from pmflib.base import SourceError
+from pmflib.ingest import SourceOptions, find_sources, sniff_source
 from pmflib.ingest.csv import sniffing
-from pmflib.ingest.csv.sniffing import detect_encoding, sniff_source
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sources import find_sources
+from pmflib.ingest.csv.sniffing import detect_encoding
 
 WIDE = SourceOptions(path="x", layout="wide")
 HEADER = ["nr", "city", "job", "age"]

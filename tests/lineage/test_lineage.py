@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from pmflib.base.errors import ConfigError
-from pmflib.store.artefacts import Store
-from pmflib.store.care.verification import verify_store
+from pmflib.base import ConfigError
+from pmflib.store import Store, verify_store
 from pmflib_tasks.lineage.lineage import (
     EVENTS,
     RunEvents,

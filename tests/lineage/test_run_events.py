@@ -5,10 +5,9 @@ import sys
 
 import pytest
 
-from pmflib.base.errors import QualityError, SourceError
-from pmflib.cluster.workers import share_workers
-from pmflib.store.dataset import list_sources
-from pmflib.store.run_records import list_records
+from pmflib.base import QualityError, SourceError
+from pmflib.cluster import share_workers
+from pmflib.store import list_records, list_sources
 from pmflib_flows.recording import record_run
 from pmflib_tasks.config import make_config
 from pmflib_tasks.facts import RunFacts
@@ -207,7 +206,7 @@ def test_record_run__a_file_that_cannot_be_written_is_a_warning(config):
 
 
 def test_record_run__the_library_is_named_where_it_lacks(config, monkeypatch):
-    from pmflib.base.errors import ConfigError
+    from pmflib.base import ConfigError
 
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
     lineage = config.section(LineageConfig).model_copy(update={"events": "client"})

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.model.associations import expect_values, measure_associations, measure_in_counts
+from pmflib.base import SchemaError
+from pmflib.model import expect_values, measure_associations, measure_in_counts
 from tests.reference import make_model
 
 SIZES = [2, 3, 1, 4]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.model.conditions import encode_conditions, find_unseen
+from pmflib.base import SchemaError
+from pmflib.model import encode_conditions, find_unseen
 from tests.answering.question_models import SCHEMA, make_pets, make_survey, tabulate
 
 

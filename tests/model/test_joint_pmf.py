@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.errors import MemoryPlanError, SchemaError, StoreError
-from pmflib.model import joint_pmf, mixture
-from pmflib.model.origin import ModelOrigin
-from pmflib.store.zarr_arrays import read_arrays
+from pmflib.base import MemoryPlanError, SchemaError, StoreError
+from pmflib.model import ModelOrigin, joint_pmf, mixture
+from pmflib.store import read_arrays
 from tests.reference import (
     conditional_pmf,
     joint_tensor,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from pmflib.model.measures import count_confusion, describe_bins, measure_all, sum_bins
+from pmflib.model import count_confusion, describe_bins, measure_all, sum_bins
 
 
 def draw(n_rows, n_levels, seed=0):

@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base import hooks
-from pmflib.base.errors import StoreError
-from pmflib.base.hooks import Offers
-from pmflib.model import joint_pmf
-from pmflib.model.joint_pmf import find_methods
+from pmflib.base import Offers, StoreError, hooks
+from pmflib.model import find_methods, joint_pmf
 
 MODEL = pmf.JointPMF(np.ones(1), np.full((4, 1), 0.5), pmf.Schema.from_cardinalities([2, 2]))
 

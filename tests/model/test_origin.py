@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
-from pmflib.model.origin import ModelOrigin
+from pmflib.base import StoreError
+from pmflib.model import ModelOrigin
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import RankError, SchemaError
-from pmflib.model.planted_models import planted_factors, published_factors
+from pmflib.base import RankError, SchemaError
+from pmflib.model import planted_factors, published_factors
 
 CARDINALITIES = [4, 3, 4, 2, 4, 4]
 OFFSETS = np.concatenate([[0], np.cumsum(CARDINALITIES)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.model.row_scores import HELD_OUT, ReferenceScores, RowScorer, score_reference
+from pmflib.model import HELD_OUT, ReferenceScores, RowScorer, score_reference
 from tests.model.test_row_scores import draw, make_model
 
 MODEL = make_model([4] * 20, 5, concentration=0.4)

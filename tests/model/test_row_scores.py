@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.model.planted_models import planted_factors
-from pmflib.model.row_scores import BATCH_ROWS, RowScorer
+from pmflib.base import SchemaError
+from pmflib.model import RowScorer, planted_factors
+from pmflib.model.row_scores import BATCH_ROWS
 
 
 def make_model(sizes, rank, *, seed=0, concentration=0.5):

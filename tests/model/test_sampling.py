@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import RankError, SchemaError
-from pmflib.model.sampling import check_parameters, choose_variables, sample_answers, sample_codes
+from pmflib.base import RankError, SchemaError
+from pmflib.model import check_parameters, choose_variables, sample_answers, sample_codes
 
 CARDINALITIES = np.array([3, 2, 5, 4])
 OFFSETS = np.concatenate([[0], np.cumsum(CARDINALITIES)])

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.model.origin import ModelOrigin
-from pmflib.model.state_descriptions import describe_states, tabulate_states
+from pmflib.model import ModelOrigin, describe_states, tabulate_states
 
 SCHEMA = pmf.Schema(
     (

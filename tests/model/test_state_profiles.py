@@ -1,6 +1,6 @@
 import numpy as np
 
-from pmflib.model.state_descriptions import profile_states
+from pmflib.model import profile_states
 
 OFFSETS = np.array([0, 2, 5])
 PRIOR = np.array([0.2, 0.5, 0.3])

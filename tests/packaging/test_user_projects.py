@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.apps.demo.demo import write_demo_log
+from pmflib.apps.demo import write_demo_log
 from tests.deploy.test_deployment import PREFECT, Site, make_environment, read_live, write_pipeline
 
 PMF = Path(sys.executable).with_name("pmf")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.papers.squarem import descend
+from pmflib.papers import descend
 
 OFFSETS = np.array([0, 2])
 TARGET = np.array([0.2, 0.8])

@@ -3,10 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.papers import composite
-from pmflib.papers.composite import CompositeSettings, fit_composite
-from pmflib.papers.metrics import factor_mse
+from pmflib.base import PseudoCounts
+from pmflib.papers import composite, factor_mse, fit_composite
+from pmflib.papers.composite import CompositeSettings
 from tests.pair_tables import (
     assert_is_model,
     divergence,

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.arrays import FloatArray
-from pmflib.base.errors import MemoryPlanError, RankError, SchemaError
+from pmflib.base import FloatArray, MemoryPlanError, RankError, SchemaError
 from pmflib.papers import metrics
 
 CARDINALITIES = (3, 2, 4)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pmflib.papers.composite import fit_composite
-from pmflib.papers.mirror import MirrorSettings, fit_mirror, measure_prior
+from pmflib.papers import fit_composite, fit_mirror
+from pmflib.papers.mirror import MirrorSettings, measure_prior
 from tests.pair_tables import (
     assert_is_model,
     divergence,

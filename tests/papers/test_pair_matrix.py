@@ -2,12 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.papers.composite import fit_composite
-from pmflib.papers.mirror import fit_mirror
+from pmflib.base import SchemaError
+from pmflib.papers import fit_composite, fit_mirror, fit_spa, fit_symnmf
 from pmflib.papers.pair_matrix import check_pairs
-from pmflib.papers.spa import fit_spa
-from pmflib.papers.symnmf import fit_symnmf
 from tests.pair_tables import every_pair
 from tests.reference import offsets_of
 

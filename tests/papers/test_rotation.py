@@ -2,7 +2,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
-from pmflib.papers.rotation import (
+from pmflib.papers import (
     PLAIN,
     draw_rotations,
     find_nearest_rotation,

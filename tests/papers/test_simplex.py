@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.papers.least_squares import (
-    SimplexSettings,
-    project_simplex,
-    solve_simplex_least_squares,
-)
+from pmflib.papers import SimplexSettings, project_simplex, solve_simplex_least_squares
 
 
 def project_by_bisection(v):

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from pmflib.base.arrays import FloatArray
-from pmflib.base.errors import RankError
-from pmflib.papers.spa import fit_spa, select_anchors
+from pmflib.base import FloatArray, RankError
+from pmflib.papers import fit_spa, select_anchors
 from tests.pair_tables import assert_is_model, every_pair, exact_marginals, owners_of
 from tests.reference import offsets_of
 

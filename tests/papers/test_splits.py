@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.papers.pair_matrix import cut_observed_pairs, list_splits, split_evenly
+from pmflib.papers import cut_observed_pairs
+from pmflib.papers.pair_matrix import list_splits, split_evenly
 
 
 def complete(n_variables):

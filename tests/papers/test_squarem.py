@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.em.latent_classes import ClassState
-from pmflib.papers.squarem import SQUAREM, Acceleration, extrapolate
+from pmflib.base import PseudoCounts
+from pmflib.em import ClassState
+from pmflib.papers import Acceleration, extrapolate
+from pmflib.papers.squarem import SQUAREM
 from tests.em.class_runs import run_classes
 from tests.reference import make_codes, make_model, offsets_of
 

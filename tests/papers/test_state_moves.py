@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from pmflib.base.arrays import spread_pairs
-from pmflib.papers.ranks import add_state, count_confirmed, merge_states, scale_pairs
+from pmflib.base import spread_pairs
+from pmflib.papers import add_state, count_confirmed, merge_states
+from pmflib.papers.ranks import scale_pairs
 from tests.pair_tables import every_pair, exact_marginals, owners_of
 from tests.reference import offsets_of
 

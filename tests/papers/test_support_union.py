@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.papers.nmf_rank import ColumnMoments
-from pmflib.papers.support_union import fit_row_support, order_generators
+from pmflib.papers import ColumnMoments, fit_row_support, order_generators
 
 SWIMMER = Path(__file__).parents[2].parent / "shared" / "data" / "swimmer"
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pmflib.papers.metrics import factor_mse
-from pmflib.papers.symnmf import fit_symnmf, impute_pairs
+from pmflib.papers import factor_mse, fit_symnmf, impute_pairs
 from tests.pair_tables import (
     assert_is_model,
     every_pair,

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pmflib.base.pseudo_counts import SolverResult
+from pmflib.base import SolverResult
+from pmflib.papers import factor_mse, fit_ctd, fit_ctd_kl
 from pmflib.papers import triples as triples_solvers
-from pmflib.papers.metrics import factor_mse
-from pmflib.papers.triples import fit_ctd, fit_ctd_kl
 from tests.pair_tables import assert_is_model
 from tests.reference import make_model, offsets_of
 

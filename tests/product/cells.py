@@ -20,13 +20,12 @@ import numpy as np
 import pandas as pd
 
 import pmflib as pmf
-from pmflib.answering import equivalent_samples, posterior
-from pmflib.answering.evidence import open_evidence
-from pmflib.base.errors import PmfError
-from pmflib.em.stored_samples import StoredSamples
+from pmflib.answering import equivalent_samples, open_evidence, posterior
+from pmflib.base import PmfError
+from pmflib.em import StoredSamples
 from pmflib.model import row_scores
-from pmflib.store.run_records import find_last_run
-from pmflib.surveys.design.survey_design import SurveyDesign
+from pmflib.store import find_last_run
+from pmflib.surveys.design import SurveyDesign
 from tests.pipelines import (
     draw_codes,
     make_schema,

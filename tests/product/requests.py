@@ -11,12 +11,10 @@ import matplotlib
 import numpy as np
 
 import pmflib as pmf
-from pmflib.answering.question import MEASURES, parse_question
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.variance import weigh_samples
-from pmflib.inference.imputation.imputing import draw_gaps, seed_rows
-from pmflib.inference.imputation.resampled_fits import fit_resampled
-from pmflib.surveys.design.survey_design import SurveyDesign
+from pmflib.answering import MEASURES, parse_question
+from pmflib.base import DenseBlock, weigh_samples
+from pmflib.inference.imputation import draw_gaps, fit_resampled, seed_rows
+from pmflib.surveys.design import SurveyDesign
 from tests.product.cells import (
     CELLS,
     CODES,

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from pmflib.cluster.workers import start_workers
+from pmflib.cluster import start_workers
 from pmflib_tasks.config import ClusterConfig
 from tests.product.cells import FAMILIES, IN_MEMORY, World, iterate_cells, judge, shorten_draws
 from tests.product.requests import REQUESTS, offers

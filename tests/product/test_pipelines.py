@@ -7,9 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from pmflib.store.run_records import find_last_run
-from pmflib_tasks.report.page import render_page
-from pmflib_tasks.report.run_report import gather_report
+from pmflib.store import find_last_run
+from pmflib_tasks.report import gather_report, render_page
 from tests.factories import run_command
 from tests.flows.nights import Nights
 from tests.pipelines import load_model, read_dataset

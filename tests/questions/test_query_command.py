@@ -9,7 +9,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.answering import conditional_tables, evidence, gaps, weighted_tables
-from pmflib.store.run_records import find_live, find_record
+from pmflib.store import find_live, find_record
 from tests.factories import call_command
 from tests.flows.nights import Nights, draw_ratings, make_movies
 
@@ -223,8 +223,8 @@ def test_query__samples_of_a_wide_schema_are_counted(pipeline, call, monkeypatch
 
 
 def test_query__a_store_that_may_only_be_read_is_answered(pipeline, call, monkeypatch):
-    from pmflib.base.errors import StoreError
-    from pmflib.store.artefacts import Store
+    from pmflib.base import StoreError
+    from pmflib.store import Store
 
     question = "E(v1 | v0=1, v2=3, v3<4)"
     known = json.loads(call(question, "--json")[1])
@@ -259,7 +259,7 @@ def test_query__loads_nothing_heavy_once_tables_are_kept(pipeline, call):
 
 
 def test_status__says_what_the_live_model_is_worth(pipeline, monkeypatch, capsys):
-    from pmflib.answering.equivalent_samples import EquivalentSamples
+    from pmflib.answering import EquivalentSamples
 
     live = find_live(pipeline.store, "pipeline")
     model = pmf.JointPMF.load(pipeline.store.locate(live) / "model")

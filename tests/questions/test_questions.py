@@ -3,10 +3,9 @@
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SourceError
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sources import find_sources
-from pmflib_tasks.questions.answers import read_questions
+from pmflib.base import SourceError
+from pmflib.ingest import SourceOptions, find_sources
+from pmflib_tasks.questions import read_questions
 
 SCHEMA = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("x", "y"))))
 WITHOUT_HEADER = SourceOptions(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.store.artefacts import Store
-from pmflib_tasks.report.page import write_page
-from pmflib_tasks.report.run_report import gather_report
+from pmflib.store import Store
+from pmflib_tasks.report import gather_report, write_page
 from tests.report.report_runs import SCHEMA
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -3,7 +3,7 @@ import json
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
+from pmflib.base import StoreError
 from pmflib_flows.report.report import report
 
 

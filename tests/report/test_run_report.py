@@ -5,23 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.fits.pair_agreement import PairAgreement, PairDeparture
-from pmflib.store.artefacts import Store
-from pmflib.store.care.collection import collect
-from pmflib.store.run_records import (
+from pmflib.base import StoreError
+from pmflib.fits import PairAgreement, PairDeparture
+from pmflib.store import (
     RunRecord,
+    Store,
     append_record,
+    collect,
     drop_pages,
     keep_page,
     list_records,
     now,
 )
 from pmflib_tasks.facts import RunFacts
+from pmflib_tasks.report import gather_report, list_troubles, render_page, summarise_run, write_page
 from pmflib_tasks.report.model_report import gather_model
-from pmflib_tasks.report.page import render_page, write_page
-from pmflib_tasks.report.run_report import choose_run, gather_report
-from pmflib_tasks.report.sentences import list_troubles, summarise_run, write_summary
+from pmflib_tasks.report.run_report import choose_run
+from pmflib_tasks.report.sentences import write_summary
 from pmflib_tasks.wording import as_percent
 from tests.report.report_runs import EVIL, RAGGED, SCHEMA
 

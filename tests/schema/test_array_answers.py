@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 
 RNG = np.random.default_rng(0)
 STATES = RNG.integers(0, 2, 300)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pmflib as pmf
 from pmflib import features
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 from tests.reference import tables_of_codes
 
 SMOKES = pmf.Variable("smokes", ("no", "yes"))

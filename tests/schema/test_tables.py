@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 
 N = 60
 Q = ["a", "b", "b"] * (N // 3)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.schema.variable import MISSING, UNDECODABLE, UNKNOWN
+from pmflib.base import SchemaError
+from pmflib.schema import MISSING, UNDECODABLE, UNKNOWN
 
 RATING = pmf.Variable("rating", ("1", "2", "3", "4", "5"), (1.0, 2.0, 3.0, 4.0, 5.0))
 COLOUR = pmf.Variable("colour", ("red", "green", "blue"))

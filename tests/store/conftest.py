@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.store.artefacts import Store
+from pmflib.store import Store
 
 
 @pytest.fixture

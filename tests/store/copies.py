@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from pmflib.store.artefacts import Store
+from pmflib.store import Store
 from tests.object_store import read_bucket
 
 LEFT = ("manifest", "runs", "histories", "tmp", "work", "leases", "fingerprints")

@@ -11,12 +11,19 @@ import uuid
 
 import pytest
 
-from pmflib.base.errors import StoreError, StoreWarning
-from pmflib.store.artefacts import Reference, Store, identify
-from pmflib.store.file_digests import digest_tree, seal
-from pmflib.store.leases import LEASE_SECONDS, find_process_space, hold_lease
-from pmflib.store.objects.interface import LIST_FILE
-from pmflib.store.objects.local_folder import mark_draft
+from pmflib.base import StoreError, StoreWarning
+from pmflib.store import (
+    LEASE_SECONDS,
+    LIST_FILE,
+    Reference,
+    Store,
+    digest_tree,
+    hold_lease,
+    identify,
+    mark_draft,
+    seal,
+)
+from pmflib.store.leases import find_process_space
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from pmflib.store.checkpoints import load_arrays, save_arrays
+from pmflib.store import load_arrays, save_arrays
 
 
 def test_save_arrays__replaces_the_file_before(tmp_path):

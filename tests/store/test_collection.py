@@ -13,14 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.base.errors import StoreError
-from pmflib.store.artefacts import NO_KINDS, Store
+from pmflib.base import StoreError
+from pmflib.store import (
+    COLLECTIONS,
+    RunRecord,
+    Store,
+    append_record,
+    collect,
+    is_needed,
+    list_collected_runs,
+    list_records,
+    replace_file,
+    verify_store,
+)
+from pmflib.store.artefacts import NO_KINDS
 from pmflib.store.care import collection
-from pmflib.store.care.collection import collect
-from pmflib.store.care.verification import verify_store
-from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.objects.local_folder import replace_file
-from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
 
 RUN = RunRecord("run", "kept", "", "then", "now", "", {})
 

@@ -4,12 +4,17 @@ import shutil
 
 import pytest
 
-from pmflib.store.artefacts import Store
-from pmflib.store.care.collection import collect
-from pmflib.store.care.verification import verify_store
-from pmflib.store.erasures import list_erased
-from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.run_records import find_live, keep_page, list_records
+from pmflib.store import (
+    Store,
+    collect,
+    find_live,
+    is_needed,
+    keep_page,
+    list_collected_runs,
+    list_erased,
+    list_records,
+    verify_store,
+)
 from tests.store.copies import copy_artefacts, copy_files, copy_names, list_names, upload_files
 from tests.store.test_collection import build, record, run_nights
 

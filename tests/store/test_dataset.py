@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import StoreError
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions, write_dataset
-from pmflib.store.sample_blocks import read_block
-from pmflib.store.sample_writer import SampleWriter
+from pmflib.base import DenseBlock, StoreError
+from pmflib.store import (
+    SAMPLES,
+    Reference,
+    SampleWriter,
+    Store,
+    list_dataset_blocks,
+    read_block,
+    read_partitions,
+    write_dataset,
+)
 from tests.reference import make_codes
 
 SCHEMA = pmf.Schema.from_cardinalities([3, 2])

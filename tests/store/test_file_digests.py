@@ -3,21 +3,19 @@ import os
 
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.store.artefacts import Store
-from pmflib.store.file_digests import (
+from pmflib.base import StoreError
+from pmflib.store import (
+    LIST_FILE,
+    Store,
     check_artefact,
     check_file,
-    check_files,
-    digest_list,
+    digest_file,
     digest_tree,
     find_changes,
     name_content,
     read_checked,
-    read_list,
 )
-from pmflib.store.objects.interface import LIST_FILE
-from pmflib.store.objects.local_folder import digest_file
+from pmflib.store.file_digests import check_files, digest_list, read_list
 
 
 @pytest.fixture

@@ -2,13 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.store.sample_blocks import (
-    COUNTING_COARSENESS,
-    MAX_GROUP,
-    MIN_GROUP,
-    BlockReference,
-    group_blocks,
-)
+from pmflib.store import COUNTING_COARSENESS, MAX_GROUP, MIN_GROUP, BlockReference, group_blocks
 
 
 def make_blocks(sizes):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
+from pmflib.base import StoreError
 from tests.reference import make_codes, make_model
 
 CARDINALITIES = [3, 2, 4]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.counts.pair_counts import PairCounts
-from pmflib.store.artefacts import Store
-from pmflib_tasks.guards.stored_checks import PAIRS
+from pmflib.counts import PairCounts
+from pmflib.store import Store
+from pmflib_tasks.guards import PAIRS
 from tests.factories import call_command
 
 KEPT = Path(__file__).with_name("kept_store.tar.gz")

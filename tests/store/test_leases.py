@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from pmflib.base.errors import StoreError, StoreWarning
-from pmflib.store import leases
-from pmflib.store.erasures import stay_alone
-from pmflib.store.leases import LEASE_SECONDS, drop_leases, hold_lease, list_leases
-from pmflib.store.objects.local_folder import find_holder, mark_draft
+from pmflib.base import StoreError, StoreWarning
+from pmflib.store import LEASE_SECONDS, hold_lease, leases, list_leases, mark_draft, stay_alone
+from pmflib.store.leases import drop_leases
+from pmflib.store.objects.local_folder import find_holder
 
 
 def age(path, seconds):

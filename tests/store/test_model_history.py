@@ -2,9 +2,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.model_history import (
+from pmflib.base import StoreError
+from pmflib.store import (
+    Reference,
+    RunRecord,
+    Store,
     check_published,
     describe_live,
     explain_withdrawal,
@@ -12,7 +14,6 @@ from pmflib.store.model_history import (
     find_previous,
     list_models,
 )
-from pmflib.store.run_records import RunRecord
 
 A, B, C = (Reference("model", digit * 64, digit * 64) for digit in "abc")
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.store.parquet_batches import read_batches
+from pmflib.store import read_batches
 
 
 def write(path, sizes):

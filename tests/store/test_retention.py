@@ -3,15 +3,19 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.lineage import (
+from pmflib.store import (
+    COLLECTIONS,
+    Entry,
+    Reference,
+    RunRecord,
+    Store,
+    append_record,
     choose_kept_runs,
     is_needed,
     list_collected_runs,
     order_by_need,
     reach,
 )
-from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record
 
 RUN = RunRecord("run", "kept", "", "then", "now", "", {})
 

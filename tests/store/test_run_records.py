@@ -4,17 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.file_digests import seal, unseal
-from pmflib.store.run_records import (
+from pmflib.base import StoreError
+from pmflib.store import (
+    Reference,
     RunRecord,
+    Store,
     append_record,
     find_last_run,
     find_live,
     find_record,
     find_run_of,
     list_records,
+    seal,
+    unseal,
 )
 
 MODEL = Reference("model", "1" * 64, "a" * 64)

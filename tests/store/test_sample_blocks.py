@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock, SparseBlock
-from pmflib.base.errors import StoreError
-from pmflib.store.file_digests import digest_tree
-from pmflib.store.sample_blocks import (
+from pmflib.base import DenseBlock, SparseBlock, StoreError
+from pmflib.store import (
+    SampleWriter,
+    WrittenSamples,
+    digest_tree,
     list_blocks,
     read_block,
     read_origins,
 )
-from pmflib.store.sample_writer import SampleWriter, WrittenSamples
 from tests.reference import make_codes, offsets_of
 
 CARDINALITIES = [3, 2, 4]

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pmflib.store.file_digests import seal, unseal
+from pmflib.store import seal, unseal
 
 
 def test_unseal__gives_what_was_sealed():

@@ -1,10 +1,8 @@
 import pytest
 
 import pmflib.features
-from pmflib.base.errors import StoreError
-from pmflib.store import dataset
-from pmflib.store.artefacts import Reference
-from pmflib.store.stored_variance import open_variance
+from pmflib.base import StoreError
+from pmflib.store import Reference, dataset, open_variance
 
 DATASET = Reference("dataset", "0" * 64, "1" * 64)
 

@@ -5,9 +5,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.base.errors import ConfigError
-from pmflib.base.texts import guard_cell, restore_cell
-from pmflib.store.table_files import join_files, read_file, write_file
+from pmflib.base import ConfigError, guard_cell, restore_cell
+from pmflib.store import join_files, read_file, write_file
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@ import os
 
 import pytest
 
-from pmflib.store.artefacts import Store
-from pmflib.store.care.collection import list_unfinished
+from pmflib.store import Store, list_unfinished
 
 
 def interrupt(store, kind):

@@ -5,15 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.care.collection import GRACE_HOURS
-from pmflib.store.care.exports import remember_export
-from pmflib.store.care.verification import verify_store
-from pmflib.store.file_digests import seal, unseal, write_fingerprint
-from pmflib.store.objects.interface import LIST_FILE
-from pmflib.store.objects.local_folder import digest_file, mark_draft
-from pmflib.store.run_records import RunRecord, append_record, find_live
+from pmflib.base import StoreError
+from pmflib.store import (
+    GRACE_HOURS,
+    LIST_FILE,
+    Reference,
+    RunRecord,
+    Store,
+    append_record,
+    digest_file,
+    find_live,
+    mark_draft,
+    remember_export,
+    seal,
+    unseal,
+    verify_store,
+    write_fingerprint,
+)
 
 RUN = RunRecord("run", "promoted", "better", "then", "now", "digest", {})
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.store.artefacts import Store
-from pmflib.store.care.exports import list_exports, remember_export
-from pmflib.store.objects.local_folder import digest_file
+from pmflib.base import StoreError
+from pmflib.store import Store, digest_file, list_exports, remember_export
 
 
 @pytest.fixture

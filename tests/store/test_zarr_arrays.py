@@ -1,14 +1,8 @@
 import numpy as np
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.store.zarr_arrays import (
-    create_array,
-    open_group,
-    read_arrays,
-    refuse_damage,
-    write_arrays,
-)
+from pmflib.base import StoreError
+from pmflib.store import create_array, open_group, read_arrays, refuse_damage, write_arrays
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ def test_write_arrays__any_reader_finds_the_names_of_dimensions(path):
 
 
 def test_write_arrays__equal_content_is_equal_bytes(path, tmp_path):
-    from pmflib.store.file_digests import digest_tree
+    from pmflib.store import digest_tree
 
     arrays, attributes = read_arrays(path)
     again = {name: (values, ("row", "column")) for name, values in reversed(arrays.items())}

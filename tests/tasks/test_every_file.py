@@ -7,39 +7,42 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.crowd.stored.fitting import PAIRS
-from pmflib.apps.crowd.stored.label_tables import load_crowd_model
-from pmflib.apps.crowd.stored.log_names import load_log_names
-from pmflib.apps.crowd.stored.worker_models import MODEL as WORKER_MODEL
-from pmflib.apps.crowd.stored.worker_models import WorkerModel
-from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
-from pmflib.base.errors import StoreError
-from pmflib.counts.pair_counts import load_singles
-from pmflib.ingest import chunks
-from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read_part
-from pmflib.ingest.dataset.spills import LEVELS_FILE, Spill, read_spill_list
-from pmflib.ingest.splitting import read_splits
-from pmflib.model.row_scores import REFERENCE, ReferenceScores
-from pmflib.model.table_makers import ScoreOptions
-from pmflib.store.artefacts import Store
-from pmflib.store.care.verification import verify_store
-from pmflib.store.dataset import (
-    LEVEL_COUNTS,
-    SAMPLES,
-    list_dataset_blocks,
-    read_partitions,
-    read_superseded,
+from pmflib.apps.crowd import MODEL as WORKER_MODEL
+from pmflib.apps.crowd import PAIRS, WorkerModel, WorkerPairCounts, load_crowd_model, load_log_names
+from pmflib.base import StoreError
+from pmflib.counts import load_singles
+from pmflib.ingest import (
+    LEVELS_FILE,
+    QUARANTINE,
+    QUARANTINE_HASHES,
+    Spill,
+    chunks,
+    read_part,
+    read_spill_list,
+    read_splits,
 )
-from pmflib.store.file_digests import find_changes, read_checked
-from pmflib.store.objects.interface import LIST_FILE
-from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_sample_counts
-from pmflib.store.zarr_arrays import read_arrays
-from pmflib_flows.crowd.crowd import hand_over
+from pmflib.model import REFERENCE, ReferenceScores, ScoreOptions
+from pmflib.store import (
+    LEVEL_COUNTS,
+    LIST_FILE,
+    SAMPLES,
+    Store,
+    find_changes,
+    iterate_blocks,
+    list_blocks,
+    list_dataset_blocks,
+    read_arrays,
+    read_checked,
+    read_origins,
+    read_partitions,
+    read_sample_counts,
+    read_superseded,
+    verify_store,
+)
+from pmflib_flows.crowd import hand_over
 from pmflib_tasks.config import make_config
-from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
-from pmflib_tasks.crowd.labels import find_labels
-from pmflib_tasks.crowd.log_names import list_log_names
-from pmflib_tasks.crowd.section import make_crowd
+from pmflib_tasks.crowd import find_labels, list_log_names, make_crowd, worker_pairs
+from pmflib_tasks.crowd.crowd_model import crowd_model
 from pmflib_tasks.crowd.worker_model import worker_model
 from pmflib_tasks.questions.answer import answer
 from pmflib_tasks.scoring.score import score

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from pmflib.base.comparison import PairedGain
-from pmflib.store.run_records import StageTiming
+from pmflib.base import PairedGain
+from pmflib.store import StageTiming
 from pmflib_tasks.facts import Refit, RunFacts
-from pmflib_tasks.gate.gate_decision import AssessedGain, GateNumbers
-from pmflib_tasks.guards.findings import Finding
+from pmflib_tasks.gate import AssessedGain, GateNumbers
+from pmflib_tasks.guards import Finding
 
 FINDING = Finding("rows", "all rows", 3.0, 5.0, "warn", passed=False, sentence="few rows")
 

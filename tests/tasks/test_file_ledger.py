@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pmflib.ingest.dataset import build_steps
-from pmflib.store.run_records import RunRecord, now
-from pmflib_tasks.guards.quality import check_quality, read_findings
+from pmflib.store import RunRecord, now
+from pmflib_tasks.guards import check_quality, read_findings
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, change, draw_codes, make_schema

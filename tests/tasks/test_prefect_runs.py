@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmflib.store.artefacts import Entry, Reference
+from pmflib.store import Entry, Reference
 from pmflib_tasks.prefect_runs import MOST_CHARACTERS, MOST_FACTS, show_entry
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.base.errors import ConfigError, SchemaError
+from pmflib.base import ConfigError, SchemaError
 from pmflib_tasks.stage import stage
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import make_schema

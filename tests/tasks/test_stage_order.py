@@ -1,8 +1,8 @@
 import pytest
 
 import pmflib.features
-from pmflib.base.errors import ConfigError
-from pmflib_tasks.stages.order import list_steps
+from pmflib.base import ConfigError
+from pmflib_tasks.stages import list_steps
 from pmflib_tasks.steps import Walk
 from tests.pipelines import make_schema
 

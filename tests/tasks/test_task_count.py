@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import MemoryPlanError
+from pmflib.base import MemoryPlanError
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of

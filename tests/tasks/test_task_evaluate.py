@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fits.pair_agreement import PairAgreement, compare_pairs
-from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.sample_blocks import read_block
+from pmflib.fits import PairAgreement, compare_pairs
+from pmflib.store import list_dataset_blocks, read_block
 from pmflib_tasks.config import EvaluateConfig
+from pmflib_tasks.stages import choose_hidden
 from pmflib_tasks.stages.evaluate import evaluate
-from pmflib_tasks.stages.evaluation import choose_hidden
 from tests.pipelines import load_model, make_schema, store_of, summary_of
 from tests.reference import conditional_pmf, joint_tensor, row_probability
 

@@ -3,9 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.base.display.progress import Progress
-from pmflib.base.errors import SchemaError, SourceError
-from pmflib.base.events import listen
+from pmflib.base import Progress, SchemaError, SourceError, listen
 from pmflib.ingest.dataset import build_steps
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of

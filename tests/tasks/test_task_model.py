@@ -5,15 +5,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.weighing import weigh_model
-from pmflib.base.arrays import FLOOR
-from pmflib.base.display.progress import Progress
-from pmflib.base.errors import MemoryPlanError, RankError, SchemaError
-from pmflib.base.events import listen
-from pmflib.cluster.memory import ClusterMemory
-from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.fits.fit_specifications import WARM_PATIENCE
+from pmflib.answering import weigh_model
+from pmflib.base import FLOOR, MemoryPlanError, Progress, RankError, SchemaError, listen
+from pmflib.cluster import ClusterMemory
+from pmflib.em import Checkpoint, StoredSamples
+from pmflib.fits import WARM_PATIENCE
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.refine import refine
 from tests.pipelines import (

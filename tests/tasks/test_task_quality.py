@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import QualityError
-from pmflib.store.run_records import RunRecord
+from pmflib.base import QualityError
+from pmflib.store import RunRecord
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.findings import stop_on_findings
-from pmflib_tasks.guards.quality import check_quality, read_findings
-from pmflib_tasks.guards.stored_checks import read_nights
+from pmflib_tasks.guards import check_quality, read_findings, read_nights, stop_on_findings
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of

@@ -2,19 +2,16 @@ import json
 
 import pytest
 
-from pmflib.base.comparison import Comparison
-from pmflib.base.display.progress import Progress
-from pmflib.base.errors import ConfigError
-from pmflib.base.events import listen
+from pmflib.base import Comparison, ConfigError, Progress, listen
+from pmflib.fits import fit_samples
 from pmflib.fits.ranks import by_samples, fit_runs
-from pmflib.fits.ranks.sample_fits import fit_samples
-from pmflib.store.lineage import trace
+from pmflib.store import trace
+from pmflib_tasks.stages import COMPARISONS, list_steps, set_rank
 from pmflib_tasks.stages import select as stage
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.fit import fit
 from pmflib_tasks.stages.ingest import ingest
-from pmflib_tasks.stages.order import list_steps
-from pmflib_tasks.stages.select import COMPARISONS, select, set_rank
+from pmflib_tasks.stages.select import select
 from pmflib_tasks.steps import Walk
 from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmflib.apps.crowd.e_step import LabelsInMemory
+from pmflib.apps.crowd import LabelsInMemory
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
 

@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.crowd import CrowdOptions, aggregate
-from pmflib.apps.crowd.aggregation import fit_crowd_model
-from pmflib.apps.crowd.dawid_skene import CrowdPassPlan
-from pmflib.apps.crowd.methods import CROWD_METHODS, CrowdMethod
-from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.apps.crowd import (
+    CROWD_METHODS,
+    AnnotatorModel,
+    CrowdMethod,
+    CrowdModel,
+    CrowdOptions,
+    CrowdPassPlan,
+    aggregate,
+    fit_crowd_model,
+)
 from tests.apps.crowd.label_logs import draw_log, read_real_log
 
 SINGLE = pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")

@@ -5,7 +5,7 @@ import pmflib as pmf
 from benchmarks.crowd.scenarios import draw_crowd
 from pmflib.apps.crowd import aggregate
 from pmflib.apps.crowd.label_log import check_class_order
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 
 
 @pytest.mark.parametrize("classes", [[1, 2, 10], ["-1", "0", "0.5"], ["7"]])

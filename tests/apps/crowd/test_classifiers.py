@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 from tests.apps.crowd.label_logs import draw_log
 
 AHEAD = 1.8

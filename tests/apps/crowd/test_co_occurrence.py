@@ -3,10 +3,13 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.crowd.planted_crowds import draw_published_crowd
-from pmflib.apps.crowd.aggregation import count_by_posterior, fit_crowd_model
-from pmflib.apps.crowd.co_occurrence import fit_worker_pairs
-from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
-from pmflib.apps.crowd.pairs.worker_marginals import WorkerPairs
+from pmflib.apps.crowd import (
+    CrowdModel,
+    WorkerPairs,
+    count_by_posterior,
+    fit_crowd_model,
+    fit_worker_pairs,
+)
 from tests.apps.crowd.label_logs import draw_log, read_real_log
 
 METHODS = ["robust", "equal_weights", "designated", "one_pair", "symnmf", "multispa", "cnmf"]

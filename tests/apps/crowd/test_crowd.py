@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib_flows.commands.rejects import quarantine
+from pmflib_flows.commands import quarantine
 from tests.apps.crowd.label_logs import draw_log
 from tests.factories import run_command
 

@@ -1,8 +1,8 @@
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.crowd.methods import CROWD_METHODS
-from pmflib.base.methods import find_method
+from pmflib.apps.crowd import CROWD_METHODS
+from pmflib.base import find_method
 from tests.factories import check_table
 
 

@@ -8,7 +8,7 @@ import pytest
 from pmflib_flows import cli
 from pmflib_flows.crowd import crowd
 from pmflib_tasks.config import load_config
-from pmflib_tasks.crowd.section import CrowdConfig, make_crowd
+from pmflib_tasks.crowd import CrowdConfig, make_crowd
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pmflib.apps.crowd.methods import CROWD_METHODS
-from pmflib.base.errors import ConfigError, SourceError
+from pmflib.apps.crowd import CROWD_METHODS
+from pmflib.base import ConfigError, SourceError
 from pmflib_tasks.config import make_config
+from pmflib_tasks.crowd import CrowdConfig
 from pmflib_tasks.crowd.known import list_checks
-from pmflib_tasks.crowd.section import CrowdConfig
 
 
 def make(**sections):

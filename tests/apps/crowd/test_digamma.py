@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pmflib.apps.crowd.kernels.digamma import CHUNK, digamma, find_rises
+from pmflib.apps.crowd import digamma, find_rises
+from pmflib.apps.crowd.kernels.digamma import CHUNK
 
 
 @pytest.mark.parametrize(("low", "high"), [(-300, -6), (-6, 0), (0, 1), (1, 9)])

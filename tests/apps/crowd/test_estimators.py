@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 from tests.apps.crowd.label_logs import draw_log
 
 CLASSES = {

@@ -5,10 +5,10 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.crowd import regimes
-from pmflib.apps.crowd.e_step import LabelsInMemory
+from pmflib.apps.crowd import EVENNESS, AnnotatorModel, LabelsInMemory, assign_folds, choose_model
 from pmflib.apps.crowd.fitting import EXCHANGED
-from pmflib.apps.crowd.model_choice import EVENNESS, N_FOLDS, assign_folds, choose_model
-from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
+from pmflib.apps.crowd.model_choice import N_FOLDS
+from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD
 from pmflib.apps.crowd.pairs.shrinkage import measure_agreement
 from tests.apps.crowd.label_logs import draw_log, read_real_table
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.special import digamma
 
 from benchmarks.crowd.scenarios import draw_crowd
-from pmflib.apps.crowd import aggregate
+from pmflib.apps.crowd import AnnotatorModel, CrowdModel, aggregate
 from pmflib.apps.crowd.e_step import RULED_OUT, LogWeights, add_votes, score_states
 from pmflib.apps.crowd.known_intercepts import (
     KnownScores,
@@ -11,8 +11,7 @@ from pmflib.apps.crowd.known_intercepts import (
     find_intercepts,
     score_known,
 )
-from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel, CrowdModel
-from pmflib.base.blocks import SparseBlock
+from pmflib.base import SparseBlock
 
 
 def draw_scores(rng, codes, ahead=2.0, n_classes=3):

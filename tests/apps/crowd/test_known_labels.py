@@ -6,12 +6,16 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.crowd.scenarios import draw_crowd
-from pmflib.apps.crowd import aggregate, read_labels
-from pmflib.apps.crowd.aggregation import fit_crowd_model
-from pmflib.apps.crowd.e_step import RULED_OUT, LabelsInMemory, LogWeights
+from pmflib.apps.crowd import (
+    AnnotatorModel,
+    LabelsInMemory,
+    aggregate,
+    fit_crowd_model,
+    read_labels,
+)
+from pmflib.apps.crowd.e_step import RULED_OUT, LogWeights
 from pmflib.apps.crowd.known_labels import check_known_rows, find_known
-from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel
-from pmflib.base.errors import SchemaError, SchemaWarning
+from pmflib.base import SchemaError, SchemaWarning
 
 TASKS, CLASSES = pa.array([3, 5, 7]), pa.array(["cat", "dog"])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmflib.apps.crowd.label_counts import LabelCounts, list_unused
-from pmflib.base.blocks import SparseBlock
+from pmflib.base import SparseBlock
 
 # Krippendorff (2011), "Computing Krippendorff's alpha-reliability", section C: 12 units, four observers, missing data
 OBSERVERS = [

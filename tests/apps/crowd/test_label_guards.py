@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.base.blocks import SparseBlock
+from pmflib.apps.crowd import WorkerPairCounts
+from pmflib.apps.crowd.worker_pair_counts import count_worker_pairs
+from pmflib.base import SparseBlock
 from pmflib.schema import Schema, Variable
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.crowd.label_guards import LabelFile, measure_agreement, measure_label_files
-from pmflib_tasks.guards.findings import assess
+from pmflib_tasks.guards import assess
 
 SCHEMA = Schema(tuple(Variable(f"w{k}", ("a", "b", "c")) for k in range(6)))
 CONFIG = QualityConfig()

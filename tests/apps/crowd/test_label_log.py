@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError, SchemaWarning
+from pmflib.base import SchemaError, SchemaWarning
 
 TABLE: dict[str, list[Any]] = {
     "task": ["b", "a", "b", "a"],

@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import QualityError, SchemaError
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_live, list_records
+from pmflib.base import QualityError, SchemaError
+from pmflib.store import Store, find_live, list_records
 from pmflib_flows.crowd.crowd_flow import crowd_flow
-from pmflib_flows.doctor.columns import check_columns
+from pmflib_flows.doctor import check_columns
 from pmflib_tasks.config import load_config
 from pmflib_tasks.crowd.steps import STEPS
 from tests.erasure.stored_texts import find_texts

@@ -3,7 +3,7 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.crowd.planted_crowds import draw_labels
-from pmflib.base.errors import MemoryPlanError, PmfError
+from pmflib.base import MemoryPlanError, PmfError
 
 PRIOR = np.array([0.5, 0.3, 0.2])
 SKILLS = np.linspace(0.45, 0.85, 12)

@@ -2,13 +2,11 @@ import numpy as np
 import pytest
 
 from pmflib.apps.crowd.stored.summaries import LabelSummary
-from pmflib.store.artefacts import Store
+from pmflib.store import Store
 from pmflib_flows.crowd.crowd_flow import crowd_flow
 from pmflib_flows.report.report import report
 from pmflib_tasks.crowd.label_report import gather_labels
-from pmflib_tasks.report.page import render_page
-from pmflib_tasks.report.run_report import gather_report
-from pmflib_tasks.report.sentences import list_troubles, summarise_run
+from pmflib_tasks.report import gather_report, list_troubles, render_page, summarise_run
 
 EVIL = "<b onclick=alert(1)>bob</b>"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pmflib.apps.crowd.kernels.digamma import digamma
+from pmflib.apps.crowd import digamma
 from pmflib.apps.crowd.kernels.left_out import LEAST, LOWEST, add_shares, weigh_left_out
 
 

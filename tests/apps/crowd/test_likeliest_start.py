@@ -6,15 +6,13 @@ from scipy.optimize import linear_sum_assignment
 
 import pmflib as pmf
 from benchmarks.crowd.planted_crowds import draw_published_crowd
-from pmflib.apps.crowd import fitting
-from pmflib.apps.crowd.aggregation import fit_crowd_model
-from pmflib.apps.crowd.dawid_skene import fit_crowd, plan_passes
-from pmflib.apps.crowd.e_step import LabelsInMemory, LogWeights
+from pmflib.apps.crowd import CrowdModel, LabelsInMemory, fit_crowd_model, fitting, plan_passes
+from pmflib.apps.crowd.dawid_skene import fit_crowd
+from pmflib.apps.crowd.e_step import LogWeights
 from pmflib.apps.crowd.fitting import find_likeliest_start, fit_labels
-from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD, CrowdModel
-from pmflib.base.defaults import Limits
-from pmflib.base.errors import IdentificationWarning
-from pmflib.em.family import State
+from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD
+from pmflib.base import IdentificationWarning, Limits
+from pmflib.em import State
 from tests.apps.crowd.label_logs import CountedLabels, draw_log
 
 TEN = Limits(10, 0.0)

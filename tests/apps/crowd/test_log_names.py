@@ -1,14 +1,9 @@
 import pytest
 
-from pmflib.apps.crowd.stored.log_names import (
-    LogNames,
-    find_log_names,
-    make_label_schema,
-    narrow_schema,
-)
-from pmflib.base.errors import SchemaError, SchemaWarning
-from pmflib.ingest.options import make_source
-from pmflib.ingest.sources import find_sources
+from pmflib.apps.crowd import LogNames, make_label_schema
+from pmflib.apps.crowd.stored.log_names import find_log_names, narrow_schema
+from pmflib.base import SchemaError, SchemaWarning
+from pmflib.ingest import find_sources, make_source
 
 SOURCE = make_source(
     {"path": "x", "layout": "long", "sample": "task", "variable": "worker", "value": "label"}

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.apps.crowd import AnnotatorModel
 from pmflib.apps.crowd.dawid_skene import DawidSkene
-from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
-from pmflib.base.defaults import Limits
-from pmflib.em.family import run_em
+from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD
+from pmflib.base import Limits
+from pmflib.em import run_em
 from tests.apps.crowd.label_logs import CountedLabels, draw_log
 
 

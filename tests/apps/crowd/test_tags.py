@@ -16,7 +16,7 @@ from pmflib.apps.crowd.tags.tag_model import (
     split_classes,
     start_tags,
 )
-from pmflib.base.errors import PmfError, SchemaError
+from pmflib.base import PmfError, SchemaError
 from tests.factories import call_command
 
 

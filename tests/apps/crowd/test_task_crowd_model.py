@@ -6,20 +6,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
+from pmflib.apps.crowd import PAIRS, WorkerPairCounts, model_choice
 from pmflib.apps.crowd import fitting as fits
-from pmflib.apps.crowd import model_choice
 from pmflib.apps.crowd.pairs import worker_marginals
 from pmflib.apps.crowd.stored import fitting
-from pmflib.apps.crowd.stored.fitting import PAIRS
 from pmflib.apps.crowd.stored.stored_labels import StoredLabels
-from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.base.errors import MemoryPlanError
-from pmflib.cluster.workers import start_workers
+from pmflib.apps.crowd.worker_pair_counts import count_worker_pairs
+from pmflib.base import MemoryPlanError
+from pmflib.cluster import start_workers
 from pmflib_tasks.config import ClusterConfig
-from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
-from pmflib_tasks.crowd.labels import find_labels
-from pmflib_tasks.crowd.log_names import list_log_names
-from pmflib_tasks.crowd.section import make_crowd
+from pmflib_tasks.crowd import find_labels, list_log_names, make_crowd, worker_pairs
+from pmflib_tasks.crowd.crowd_model import crowd_model
 from pmflib_tasks.crowd.worker_model import worker_model
 from pmflib_tasks.stages.ingest import ingest
 from tests.apps.crowd.label_logs import draw_log

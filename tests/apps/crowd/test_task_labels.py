@@ -6,13 +6,17 @@ import pytest
 
 from pmflib.apps.crowd import aggregate
 from pmflib.apps.crowd.stored import log_names
-from pmflib.base.errors import ConfigError, SchemaError, SourceError
-from pmflib.em.checkpoint import Checkpoint
-from pmflib_tasks.crowd.crowd_model import crowd_model, worker_pairs
-from pmflib_tasks.crowd.known import find_known_labels
-from pmflib_tasks.crowd.labels import find_labels
-from pmflib_tasks.crowd.log_names import list_log_names
-from pmflib_tasks.crowd.section import CrowdConfig, make_crowd
+from pmflib.base import ConfigError, SchemaError, SourceError
+from pmflib.em import Checkpoint
+from pmflib_tasks.crowd import (
+    CrowdConfig,
+    find_known_labels,
+    find_labels,
+    list_log_names,
+    make_crowd,
+    worker_pairs,
+)
+from pmflib_tasks.crowd.crowd_model import crowd_model
 from pmflib_tasks.crowd.worker_model import worker_model
 from pmflib_tasks.stages.ingest import ingest
 from tests.apps.crowd.label_logs import draw_log

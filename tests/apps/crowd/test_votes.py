@@ -1,18 +1,18 @@
 import numpy as np
 import pytest
 
+from pmflib.apps.crowd import count_votes
 from pmflib.apps.crowd.e_step import (
     MOST_VOTES,
     LogWeights,
     add_votes,
-    count_votes,
     evaluate_blocks,
     score_tasks,
     share_votes,
     weigh_votes,
 )
-from pmflib.base.blocks import SparseBlock
-from pmflib.model.statistics import em_statistics
+from pmflib.base import SparseBlock
+from pmflib.model import em_statistics
 
 # three tasks of three workers and two classes: 0 0 1, nothing, 1
 BLOCK = SparseBlock(np.array([0, 3, 3, 4]), np.array([0, 2, 5, 1], np.int32))

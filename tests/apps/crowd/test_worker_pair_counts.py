@@ -5,14 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.apps.crowd import worker_pair_counts
-from pmflib.apps.crowd.worker_pair_counts import (
-    WorkerPairCounts,
-    count_label_pairs,
-    count_worker_pairs,
-)
-from pmflib.base.blocks import SparseBlock
-from pmflib.base.errors import StoreError
+from pmflib.apps.crowd import WorkerPairCounts, worker_pair_counts
+from pmflib.apps.crowd.worker_pair_counts import count_label_pairs, count_worker_pairs
+from pmflib.base import SparseBlock, StoreError
 
 M, K = 6, 3
 

@@ -7,7 +7,7 @@ import pmflib as pmf
 from pmflib.apps.crowd.copied_labels import find_copies
 from pmflib.apps.crowd.label_counts import LabelCounts
 from pmflib.apps.crowd.workers import find_guessers, find_suspicious
-from pmflib.base.blocks import SparseBlock
+from pmflib.base import SparseBlock
 
 
 def draw_workers(

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.apps.crowd.aggregation import count_by_posterior
-from pmflib.apps.crowd.e_step import LabelsInMemory, LogWeights, VotedBlock, evaluate_blocks
-from pmflib.apps.crowd.label_log import LabelLog
-from pmflib.apps.crowd.methods import LABEL_LIMITS
-from pmflib.apps.crowd.true_labels import Aggregation
-from pmflib.base.arrays import Arrays, FloatArray
-from pmflib.base.defaults import Limits
-from pmflib.em.family import Family, State, run_em
-from pmflib.model.statistics import EMStatistics
+from pmflib.apps.crowd import (
+    LABEL_LIMITS,
+    Aggregation,
+    LabelLog,
+    LabelsInMemory,
+    count_by_posterior,
+)
+from pmflib.apps.crowd.e_step import LogWeights, VotedBlock, evaluate_blocks
+from pmflib.base import Arrays, FloatArray, Limits
+from pmflib.em import Family, State, run_em
+from pmflib.model import EMStatistics
 
 
 @dataclass(frozen=True, eq=False)

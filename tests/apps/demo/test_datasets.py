@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.demo.raw_logs import write_rating_log, write_survey
-from pmflib.base.errors import SchemaError
-from pmflib.model.planted_models import planted_factors
+from pmflib.apps.demo import write_rating_log, write_survey
+from pmflib.base import SchemaError
+from pmflib.model import planted_factors
 
 CARDINALITIES = [4, 3, 4, 2, 4, 4]
 OFFSETS = np.concatenate([[0], np.cumsum(CARDINALITIES)])

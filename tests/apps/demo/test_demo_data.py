@@ -12,7 +12,7 @@ from pmflib.apps.demo.demo import (
     write_demo_labels,
     write_demo_survey,
 )
-from pmflib.store.table_files import write_file
+from pmflib.store import write_file
 
 
 def read_rows(path):

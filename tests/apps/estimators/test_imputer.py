@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.base import SchemaError
+from pmflib.families.forests import TreePMF
 
 
 def draw_rows(n_rows=400, share_missing=0.2, seed=0):

@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
+from pmflib.base import StoreError
 
 ROWS = {
     "a": ["x", "y", None, "x"] * 20,

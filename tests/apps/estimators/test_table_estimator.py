@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import pmflib as pmf
-from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.families.forests import TreePMF
 
 CLASSES = [
     pmf.apps.PMFDensity(rank=2, members=1, dependence="tree"),

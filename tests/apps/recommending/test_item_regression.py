@@ -6,9 +6,8 @@ import pytest
 import pmflib as pmf
 from pmflib.apps.recommending import item_regression
 from pmflib.apps.recommending.item_regression import N_FOLDS, regress_items
-from pmflib.base.errors import MemoryPlanError, QuestionError, SchemaError
-from pmflib.base.hashing import assign_folds
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.base import MemoryPlanError, QuestionError, SchemaError, assign_folds
+from pmflib.counts import StoredTables
 from tests.pipelines import draw_codes, make_schema
 
 SIZES = (3, 4, 3, 3, 5, 3)

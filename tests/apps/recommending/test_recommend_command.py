@@ -10,12 +10,9 @@ import pytest
 import readstat_arrow
 
 import pmflib as pmf
-from pmflib.answering.sample_tables.parts import score_stored
-from pmflib.apps.recommending.options import Recommendations
-from pmflib.apps.recommending.recommending import Recommender
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_layers
-from pmflib.store.run_records import find_last_run, find_live
+from pmflib.answering import score_stored
+from pmflib.apps.recommending import Recommendations, Recommender
+from pmflib.store import Store, find_last_run, find_live, list_layers
 from tests.factories import run_command
 from tests.pipelines import as_wide, draw_codes, make_schema
 

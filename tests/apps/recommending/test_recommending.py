@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
+from pmflib.apps.recommending import Recommendations, Recommender
 from pmflib.apps.recommending.kernels.recommending import select_best
-from pmflib.apps.recommending.options import Recommendations
-from pmflib.apps.recommending.recommending import Recommender
-from pmflib.base.errors import QuestionError, SchemaError
+from pmflib.base import QuestionError, SchemaError
 
 N_ITEMS, N_LEVELS = 6, 3
 

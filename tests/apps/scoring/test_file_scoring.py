@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
+from pmflib.answering import list_chunks
 from pmflib.answering.sample_tables import files
 from pmflib.answering.sample_tables import parts as score_parts
-from pmflib.answering.sample_tables.parts import list_chunks
-from pmflib.base.errors import ConfigError, SchemaError, SourceError
-from pmflib.model.row_scores import ReferenceScores
+from pmflib.base import ConfigError, SchemaError, SourceError
+from pmflib.model import ReferenceScores
 from tests.model.test_row_scores import draw
 from tests.reference import make_model
 
@@ -274,7 +274,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
 
 
 def with_client(client):
-    from pmflib.cluster.item_maps import map_items
+    from pmflib.cluster import map_items
 
     return lambda _, *words, **options: map_items(client, *words, **options)
 
@@ -426,8 +426,7 @@ def test_score_file__empty_files(tmp_path):
 
 
 def test_list_chunks__row_groups_together(codes, tmp_path, monkeypatch):
-    from pmflib.ingest.options import make_source
-    from pmflib.ingest.sources import find_sources
+    from pmflib.ingest import find_sources, make_source
 
     monkeypatch.setattr(score_parts, "PART_ROWS", 250)
     log = write_log(tmp_path / "log.parquet", codes, groups=100)

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.families.traits.trait_model import TraitModel
-from pmflib.families.traits.trait_pmf import TraitPMF
-from pmflib.model.table_makers import digest_model
+from pmflib.families.forests import Forest, TreeParameters, TreePMF
+from pmflib.families.traits import TraitModel, TraitPMF
+from pmflib.model import digest_model
 
 SCHEMA = pmf.Schema.from_cardinalities([2, 3, 2])
 PRIOR = np.array([0.25, 0.75])

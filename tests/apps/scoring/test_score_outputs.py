@@ -6,14 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.answering.sample_tables.outputs import (
-    claim_output,
-    claim_parts,
-    publish_folder,
-    publish_parts,
-)
-from pmflib.base.errors import ConfigError, StoreError
-from pmflib.store.table_files import ACCOUNT, hold_output
+from pmflib.answering import claim_output, claim_parts, publish_folder, publish_parts
+from pmflib.base import ConfigError, StoreError
+from pmflib.store import ACCOUNT, hold_output
 
 
 def write_parts(folder, *sizes):

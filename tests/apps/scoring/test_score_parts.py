@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.answering.sample_tables.accounts import PartAccount, combine_parts
-from pmflib.base.errors import StoreError
-from pmflib.ingest.dataset.accounts import Account
-from pmflib.model.measures import TargetSums
-from pmflib.store.table_files import ACCOUNT
+from pmflib.answering import PartAccount, combine_parts
+from pmflib.base import StoreError
+from pmflib.ingest import Account
+from pmflib.model import TargetSums
+from pmflib.store import ACCOUNT
 
 
 def test_part_account__keys_in_the_metadata_of_a_part():

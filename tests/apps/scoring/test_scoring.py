@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib_tasks.questions.answers import answer_questions, score_answers
+from pmflib_tasks.questions import answer_questions, score_answers
 from tests.reference import make_codes, make_model
 
 SCHEMA = pmf.Schema(

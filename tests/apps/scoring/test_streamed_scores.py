@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.sample_tables.outputs import mark_files
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_live
+from pmflib.answering import mark_files
+from pmflib.store import Store, find_live
 from tests.factories import run_command as run
 from tests.pipelines import as_wide, draw_codes, make_schema
 

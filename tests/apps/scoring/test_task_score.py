@@ -2,12 +2,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.answering.sample_tables.parts import score_stored
-from pmflib.apps.scoring.score_tables import TableScorer
-from pmflib.base.errors import ConfigError, SchemaError, SourceError
-from pmflib.model.row_scores import ReferenceScores
-from pmflib.model.table_makers import ScoreOptions
-from pmflib.store.dataset import list_layers
+from pmflib.answering import score_stored
+from pmflib.apps.scoring import TableScorer
+from pmflib.base import ConfigError, SchemaError, SourceError
+from pmflib.model import ReferenceScores, ScoreOptions
+from pmflib.store import list_layers
 from pmflib_tasks import predictions
 from pmflib_tasks.questions.answer import answer
 from pmflib_tasks.scoring.score import score

@@ -4,13 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from pmflib.answering import UnknownLevels, add_counts, count_texts, describe_unknown
 from pmflib.answering.sample_tables import accounts
-from pmflib.answering.sample_tables.accounts import (
-    UnknownLevels,
-    add_counts,
-    count_texts,
-    describe_unknown,
-)
 
 
 def test_count_texts__without_blanks_and_cut():

@@ -11,13 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pmflib.base import compile_kernel, find_folder, has_saved_code
 from pmflib.base.compiled import saved_code
-from pmflib.base.compiled.saved_code import (
-    compile_kernel,
-    digest_sources,
-    find_folder,
-    has_saved_code,
-)
+from pmflib.base.compiled.saved_code import digest_sources
 
 REPOSITORY = Path(__file__).parents[3]
 

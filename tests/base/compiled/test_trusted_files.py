@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pmflib.base import compile_kernel, find_folder
 from pmflib.base.compiled import saved_code
 from pmflib.base.compiled.saved_code import (
-    compile_kernel,
     find_distrust,
-    find_folder,
     load_description,
     read_trusted,
     write_private,

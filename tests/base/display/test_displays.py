@@ -7,7 +7,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.apps import crowd
-from pmflib.base.display.summary import Summary, SummaryTable, percent
+from pmflib.base import Summary, SummaryTable, percent
 from tests.factories import draw_two_states
 
 HOSTILE = '</table><script>alert("x")</script><img src=x onerror=alert(1)>\x1b[31m\u202e[bold]'

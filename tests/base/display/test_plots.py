@@ -13,18 +13,18 @@ from matplotlib import pyplot
 
 import pmflib as pmf
 from pmflib.apps import crowd
-from pmflib.base.display.drawing import (
+from pmflib.base import (
     DIVERGING,
+    SchemaError,
     plot_calibration,
     plot_confusion_matrix,
     plot_gains,
     write_text,
 )
-from pmflib.base.errors import SchemaError
-from pmflib.counts.figures import plot_missingness, plot_support
-from pmflib.fits.figures import plot_passes, plot_residual_pairs, plot_residuals
-from pmflib.inference.three_steps.classification import classify
-from pmflib.model.associations import measure_associations
+from pmflib.counts import plot_missingness, plot_support
+from pmflib.fits import plot_passes, plot_residual_pairs, plot_residuals
+from pmflib.inference.three_steps import classify
+from pmflib.model import measure_associations
 
 SCHEMA = pmf.Schema(
     (

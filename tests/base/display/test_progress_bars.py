@@ -13,15 +13,18 @@ import pytest
 from rich.console import Console
 
 import pmflib as pmf
-from pmflib.base.display.progress import (
+from pmflib.base import (
+    Notice,
     Progress,
     divert_functions,
+    draw_progress,
+    listen,
     report_progress,
     report_step,
+    send_event,
     working,
 )
-from pmflib.base.display.progress_bars import LinePrinter, draw_in_notebook, draw_progress
-from pmflib.base.events import Notice, listen, send_event
+from pmflib.base.display.progress_bars import LinePrinter, draw_in_notebook
 from tests.factories import draw_two_states
 
 LABELS = {"task": [1, 1, 1, 2, 2, 2], "worker": list("abcabc"), "label": list("xxyyyx")}

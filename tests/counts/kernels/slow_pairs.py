@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmflib.base.arrays import IntArray
+from pmflib.base import IntArray
 
 
 def count_slowly(codes: IntArray, offsets: IntArray) -> IntArray:

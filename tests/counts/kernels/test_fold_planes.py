@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.arrays import IntArray
-from pmflib.base.errors import SchemaError
-from pmflib.base.hashing import assign_folds
+from pmflib.base import IntArray, SchemaError, assign_folds
 from pmflib.counts import pair_counts
 from pmflib.counts.kernels import fold_planes
 from pmflib.counts.kernels.fold_planes import count_folds

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pmflib.base.arrays import IntArray
-from pmflib.base.blocks import DenseBlock
+from pmflib.base import DenseBlock, IntArray
+from pmflib.counts import add_planes, find_observed
 from pmflib.counts.kernels import planes, scatter
-from pmflib.counts.kernels.planes import add_planes
-from pmflib.counts.kernels.rows import find_observed
 from pmflib.counts.kernels.scatter import add_dense, add_sparse, add_tiles
 from tests.counts.kernels.slow_pairs import count_slowly, draw_codes
 

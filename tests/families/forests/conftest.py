@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.families.forests import Forest, TreeParameters, TreePMF
 
 SIZES = [2, 3, 2, 1, 4]
 PARENTS = np.array([[-1, 0, 1, 1, 0], [4, -1, 4, -1, 1], [-1, -1, -1, -1, -1]])

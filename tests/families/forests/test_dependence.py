@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.comparison import PairedDifference
-from pmflib.em.block_source import BlockSource
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.model.table_makers import digest_model
+from pmflib.base import PairedDifference
+from pmflib.em import BlockSource
+from pmflib.families.forests import TreePMF
+from pmflib.model import digest_model
 from tests.families.forests.conftest import make_tree
 
 CHAIN = [-1, 0, 1, 2, 3, 4]

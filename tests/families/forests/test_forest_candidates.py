@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.families.forests import kind
-from pmflib.families.forests.statistics import TreeParameters
+from pmflib.base import DenseBlock
+from pmflib.families.forests import TreeParameters, kind
 from pmflib.families.forests.tree_fit import MOST_STARTS
-from pmflib.fits.kinds import choose_kinds
+from pmflib.fits import WorkBudget, choose_kinds, split_samples
 from pmflib.fits.ranks import kinds
-from pmflib.fits.ranks.fit_runs import WorkBudget
-from pmflib.fits.ranks.sample_fits import split_samples
 
 SIZES = [3, 2, 2]
 SCHEMA = pmf.Schema.from_cardinalities(SIZES)

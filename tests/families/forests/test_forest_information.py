@@ -2,12 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import IdentificationWarning
-from pmflib.families.forests.forest import Forest
+from pmflib.base import DenseBlock, IdentificationWarning
+from pmflib.families.forests import Forest, TreeParameters, TreePMF
 from pmflib.families.forests.information import ForestInformation, find_factor_slopes
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
 from tests.inference.errors.test_standard_errors import list_directions
 
 

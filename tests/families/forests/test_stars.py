@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pmflib.base.blocks import DenseBlock
+from pmflib.base import DenseBlock
 from pmflib.families.forests import statistics
 from pmflib.families.forests.kernels.messages import add_masses, find_posteriors
 from pmflib.families.forests.statistics import (

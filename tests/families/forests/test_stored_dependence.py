@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import MemoryPlanError
-from pmflib.families.forests import dependence
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.fits.starts import PreparedStart
-from pmflib.model.table_makers import digest_model
+from pmflib.base import MemoryPlanError
+from pmflib.families.forests import TreePMF, dependence
+from pmflib.fits import PreparedStart
+from pmflib.model import digest_model
 from pmflib.store import sample_blocks
 from tests.factories import same_fit
 from tests.families.forests.test_dependence import plant

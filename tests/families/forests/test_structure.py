@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.arrays import FloatArray
+from pmflib.base import FloatArray
 from pmflib.families.forests.structure import grow_forest, measure_edge_gains
-from pmflib.fits.pair_residuals import find_residuals
+from pmflib.fits import find_residuals
 from tests.families.forests.conftest import make_tree
 from tests.reference import make_model
 

@@ -2,12 +2,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.display.progress import Progress
-from pmflib.base.errors import ConfigError
-from pmflib.base.events import listen
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.model.table_makers import digest_model
-from pmflib.store.artefacts import Store
+from pmflib.base import ConfigError, Progress, listen
+from pmflib.families.forests import TreePMF
+from pmflib.model import digest_model
+from pmflib.store import Store
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.ingest import ingest

@@ -2,15 +2,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.completions import find_most_likely
-from pmflib.base.errors import MemoryPlanError, SchemaError
-from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.model.associations import measure_associations
-from pmflib.model.table_makers import digest_model
-from pmflib_tasks.gate.comparison import compare_hidden
-from pmflib_tasks.stages.evaluation import score_hidden
+from pmflib.answering import find_most_likely
+from pmflib.base import MemoryPlanError, SchemaError
+from pmflib.families.forests import Forest, TreeParameters, TreePMF
+from pmflib.model import digest_model, measure_associations
+from pmflib_tasks.gate import compare_hidden
+from pmflib_tasks.stages import score_hidden
 from tests.families.forests.conftest import SIZES, draw_gaps, list_cells, make_tree, match
 from tests.reference import make_model
 

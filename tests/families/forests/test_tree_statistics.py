@@ -1,16 +1,11 @@
 import numpy as np
 import pytest
 
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.families.forests.em import count_pairs, load_samples, score_under_forests
-from pmflib.families.forests.statistics import (
-    TreeParameters,
-    TreePasses,
-    TreeStatistics,
-    tree_m_step,
-)
-from pmflib.model.statistics import em_statistics, m_step, take_logs
+from pmflib.base import DenseBlock, PseudoCounts
+from pmflib.families.forests import TreeParameters, load_samples
+from pmflib.families.forests.em import count_pairs, score_under_forests
+from pmflib.families.forests.statistics import TreePasses, TreeStatistics, tree_m_step
+from pmflib.model import em_statistics, m_step, take_logs
 from tests.families.forests.conftest import SIZES, draw_gaps, list_cells, make_tree, match
 from tests.reference import make_model, offsets_of
 

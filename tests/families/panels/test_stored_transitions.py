@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 from pmflib.families.panels import fit as transitions
 from pmflib.store import sample_blocks
 from tests.panels import draw_panel, make_model

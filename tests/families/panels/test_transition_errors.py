@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.em.block_source import BlocksInMemory
+from pmflib.em import BlocksInMemory
 from pmflib.families.panels.information import list_chain, sum_chain
-from pmflib.information.scores import open_entries
-from pmflib.papers.metrics import match_factors
+from pmflib.information import open_entries
+from pmflib.papers import match_factors
 from pmflib.store import sample_blocks
 from tests.panels import draw_panel, make_model
 from tests.stored_samples import write_partition

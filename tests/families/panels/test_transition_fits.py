@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.defaults import LIMITS
-from pmflib.base.pseudo_counts import PseudoCounts
-from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.family import run_em
-from pmflib.em.latent_classes import LatentClasses
-from pmflib.families.panels.fit import Transitions, measure_singles
-from pmflib.families.panels.model import ChainLayout
-from pmflib.papers.metrics import match_factors
+from pmflib.base import LIMITS, PseudoCounts
+from pmflib.em import BlocksInMemory, LatentClasses, run_em
+from pmflib.families.panels import ChainLayout, Transitions, measure_singles
+from pmflib.papers import match_factors
 from tests.panels import draw_panel, find_posterior, make_hard_model, make_model
 
 PLANTED = make_model(n_states=3, n_waves=4, sizes=(4, 3, 3, 2), seed=5)

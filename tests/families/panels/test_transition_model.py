@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
-from pmflib.families.panels.model import TransitionModel
-from pmflib.families.panels.waves import Waves
+from pmflib.base import StoreError
+from pmflib.families.panels import TransitionModel, Waves
 from tests.panels import draw_panel, find_posterior, make_hard_model, make_model, weigh_paths
 
 SHAPES = [

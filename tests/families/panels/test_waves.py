@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.families.panels.waves import Waves, infer_schema
+from pmflib.base import SchemaError
+from pmflib.families.panels import Waves, infer_schema
 
 LONG = pd.DataFrame(
     {

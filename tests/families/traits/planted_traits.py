@@ -3,8 +3,7 @@
 import numpy as np
 
 import pmflib as pmf
-from pmflib.families.traits.trait_model import TraitModel
-from pmflib.families.traits.trait_pmf import TraitPMF
+from pmflib.families.traits import TraitModel, TraitPMF
 
 
 def plant_traits(cardinalities, n_traits, seed, *, nominal=(), size=0.8):

@@ -2,15 +2,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import StoreError
-from pmflib.families.traits.trait_pmf import TraitPMF
-from pmflib.families.traits.traits import compile_states
-from pmflib.model.origin import ModelOrigin
-from pmflib.model.table_makers import digest_model
-from pmflib_tasks.gate.comparison import compare_hidden
-from pmflib_tasks.questions.answers import answer_questions
-from pmflib_tasks.stages.evaluation import choose_hidden, score_hidden
+from pmflib.base import DenseBlock, StoreError
+from pmflib.families.traits import TraitPMF, compile_states
+from pmflib.model import ModelOrigin, digest_model
+from pmflib_tasks.gate import compare_hidden
+from pmflib_tasks.questions import answer_questions
+from pmflib_tasks.stages import choose_hidden, score_hidden
 from tests.families.traits.planted_traits import draw_samples, make_schema, plant_traits, traits_of
 
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock, SparseBlock
-from pmflib.base.errors import SchemaError
+from pmflib.base import DenseBlock, SchemaError, SparseBlock
+from pmflib.families.traits import TraitModel
 from pmflib.families.traits.level_scores import LevelScores
 from pmflib.families.traits.passes import PassModel, TraitSums, sum_traits
-from pmflib.families.traits.trait_model import TraitModel
 from tests.families.traits.planted_traits import draw_samples, make_schema, plant_traits, traits_of
 
 QUICK: dict[str, Any] = {"dimensions": 1, "shrinkage": 1.0, "passes": 10, "n_states": 50}

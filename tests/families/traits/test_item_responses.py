@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.arrays import FloatArray
-from pmflib.base.errors import ConvergenceWarning, IdentificationWarning, PmfError
-from pmflib.families.traits.quadrature import ItemDesign, derive_logit, make_grid
-from pmflib.fits.criteria import count_parameters
+from pmflib.base import ConvergenceWarning, FloatArray, IdentificationWarning, PmfError
+from pmflib.families.traits import ItemDesign
+from pmflib.families.traits.quadrature import derive_logit, make_grid
+from pmflib.fits import count_parameters
 from pmflib.inference.errors.standard_errors import standard_errors
 from tests.families.traits.planted_traits import draw_samples, make_schema, plant_items, traits_of
 from tests.stored_samples import write_partition

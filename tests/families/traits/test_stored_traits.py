@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.em.block_source import StoredBlocks
+from pmflib.base import DenseBlock
+from pmflib.em import StoredBlocks
 from pmflib.families.traits.em import Traits
 from pmflib.families.traits.samples import count_levels, cut_people, draw_people
 from pmflib.families.traits.traits import plan_fit_traits
-from pmflib.store import sample_blocks
-from pmflib.store.sample_blocks import iterate_blocks
+from pmflib.store import iterate_blocks, sample_blocks
 from tests.families.traits.planted_traits import draw_samples, plant_traits, traits_of
 from tests.stored_samples import write_partition
 

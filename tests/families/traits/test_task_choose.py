@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import ConfigError
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_last_run
+from pmflib.base import ConfigError
+from pmflib.store import Store, find_last_run
 from pmflib_flows.etl import etl
 from pmflib_tasks.config import load_config
 from tests.families.traits.planted_traits import draw_samples, plant_traits

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import ConfigError, MemoryPlanError
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_last_run
-from pmflib.store.sample_blocks import read_blocks
+from pmflib.base import ConfigError, MemoryPlanError
+from pmflib.store import Store, find_last_run, read_blocks
 from pmflib_flows.etl import etl
 from pmflib_tasks.config import load_config
 from tests.families.traits.planted_traits import traits_of

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import SchemaError
-from pmflib.families.traits.trait_model import TraitModel
+from pmflib.base import DenseBlock, SchemaError
+from pmflib.families.traits import TraitModel
 from tests.families.traits.planted_traits import draw_samples, integrate, make_schema, plant_traits
 
 

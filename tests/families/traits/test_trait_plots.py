@@ -6,8 +6,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.families.traits.traits import compile_states
+from pmflib.base import DenseBlock
+from pmflib.families.traits import compile_states
 from tests.families.traits.planted_traits import draw_samples, plant_traits
 
 

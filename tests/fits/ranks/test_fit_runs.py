@@ -2,11 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.fits import WorkBudget, select_rank_by_samples
 from pmflib.fits.ranks import fit_runs
-from pmflib.fits.ranks.by_samples import select_rank_by_samples
-from pmflib.fits.ranks.fit_runs import WorkBudget
-from pmflib.model.planted_models import published_factors
-from pmflib.model.sampling import sample_codes
+from pmflib.model import published_factors, sample_codes
 
 
 @pytest.fixture(scope="module")

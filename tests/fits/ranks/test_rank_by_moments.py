@@ -3,8 +3,8 @@ import pytest
 import zarr
 
 import pmflib as pmf
-from pmflib.fits.ranks.by_moments import sum_moments
-from pmflib.papers.nmf_rank import ColumnMoments
+from pmflib.fits import sum_moments
+from pmflib.papers import ColumnMoments
 from tests.papers.test_support_union import draw_columns
 
 

@@ -2,13 +2,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.defaults import RANKS_BY_PAIRS
-from pmflib.base.errors import RankError
+from pmflib.base import RANKS_BY_PAIRS, RankError
 from pmflib.fits.composite_likelihood import hold_out_rounds, score_pairs
 from pmflib.fits.ranks import by_pairs
 from pmflib.fits.ranks.folds import RankFold, RankJob, fit_rank
-from pmflib.model.planted_models import published_factors
-from pmflib.model.sampling import sample_codes
+from pmflib.model import published_factors, sample_codes
 
 
 def draw_counts(rank, *, n_rows=20_000, n_variables=8, n_levels=5, seed=0, n_folds=16):

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import SchemaError
-from pmflib.fits.ranks.by_samples import select_rank_by_samples
-from pmflib.fits.ranks.sample_fits import N_FOLDS, split_samples
-from pmflib.model.planted_models import published_factors
-from pmflib.model.sampling import sample_codes
+from pmflib.base import DenseBlock, SchemaError
+from pmflib.fits import select_rank_by_samples, split_samples
+from pmflib.fits.ranks.sample_fits import N_FOLDS
+from pmflib.model import published_factors, sample_codes
 
 
 @pytest.fixture(scope="module")

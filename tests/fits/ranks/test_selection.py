@@ -2,10 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.fits.em_fit import EMFit, Passes
-from pmflib.fits.fit_specifications import Options
-from pmflib.fits.ranks.selection import select, split_for_choice
+from pmflib.base import DenseBlock
+from pmflib.fits import EMFit, Options, Passes, select, split_for_choice
 from tests.reference import make_model
 from tests.stored_samples import split_folds, write_partition
 

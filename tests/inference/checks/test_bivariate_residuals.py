@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chi2_contingency
 
 import pmflib as pmf
-from pmflib.base.errors import MemoryPlanError, PmfError, SchemaError
-from pmflib.inference.checks.bivariate_residuals import count_work
+from pmflib.base import MemoryPlanError, PmfError, SchemaError
+from pmflib.inference.checks import count_work
 from tests.families.traits.planted_traits import draw_samples, plant_items
 from tests.inference.errors.test_standard_errors import plant
 

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.inference.checks.diagnostics import count_moments
-from pmflib.model.planted_models import published_factors
-from pmflib.model.sampling import sample_codes
+from pmflib.base import SchemaError
+from pmflib.inference.checks import count_moments
+from pmflib.model import published_factors, sample_codes
 from tests.reference import make_model, tables_of_codes
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
+from pmflib.base import DenseBlock
 from pmflib.inference.checks import rank_tests
 from pmflib.inference.checks.rank_tests import _find_tail
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
+from pmflib.base import DenseBlock
 from pmflib.inference.checks.bivariate_residuals import bivariate_residuals
-from pmflib.inference.imputation.resampled_fits import fit_resampled
+from pmflib.inference.imputation import fit_resampled
 
 SCHEMA = pmf.Schema.from_cardinalities([2] * 5)
 

@@ -10,11 +10,8 @@ import pytest
 from scipy.special import logsumexp
 
 import pmflib as pmf
-from pmflib.base.arrays import FloatArray
-from pmflib.base.display.summary import percent
-from pmflib.base.errors import IdentificationWarning
-from pmflib.families.traits.discriminations import Discriminations
-from pmflib.families.traits.quadrature import ItemDesign
+from pmflib.base import FloatArray, IdentificationWarning, percent
+from pmflib.families.traits import Discriminations, ItemDesign
 from tests.families.traits.planted_traits import draw_samples, make_schema, plant_items, traits_of
 from tests.inference.errors.test_standard_errors import plant
 

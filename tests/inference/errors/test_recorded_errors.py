@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fits.exports import COLUMNS
+from pmflib.fits import COLUMNS
 from pmflib.inference.errors import recorded as recorded_errors
 from pmflib.inference.errors.recorded import record_errors
-from pmflib.model.origin import ModelOrigin
-from pmflib.model.planted_models import planted_factors
-from pmflib.store.artefacts import Store
-from pmflib_tasks.report.model_report import list_intervals
-from pmflib_tasks.report.run_report import gather_report
+from pmflib.model import ModelOrigin, planted_factors
+from pmflib.store import Store
+from pmflib_tasks.report import gather_report, list_intervals
 from tests.report.report_runs import run_two_nights
 from tests.stored_samples import write_partition
 

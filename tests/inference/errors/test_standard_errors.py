@@ -2,11 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import IdentificationWarning, MemoryPlanError
-from pmflib.information.latent_classes import ClassInformation
-from pmflib.information.scores import merge_information
-from pmflib.model.planted_models import planted_factors
+from pmflib.base import DenseBlock, IdentificationWarning, MemoryPlanError
+from pmflib.information import ClassInformation, merge_information
+from pmflib.model import planted_factors
 
 
 def plant(sizes, rank, seed=0, concentration=2.0):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.store.table_files import hold_output
+from pmflib.store import hold_output
 from tests.factories import run_command
 from tests.pipelines import as_wide, draw_codes, make_schema
 

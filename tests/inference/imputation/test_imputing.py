@@ -2,11 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.inference.imputation import imputing
-from pmflib.inference.imputation.imputing import draw_gaps, draw_uniforms, seed_rows
+from pmflib.families.forests import Forest, TreeParameters, TreePMF
+from pmflib.inference.imputation import draw_gaps, draw_uniforms, imputing, seed_rows
 
 SCHEMA = pmf.Schema.from_cardinalities([2, 3, 2])
 

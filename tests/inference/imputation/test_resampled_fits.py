@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.inference.imputation import resampled_fits
-from pmflib.inference.imputation.resampled_fits import fit_resampled
+from pmflib.families.forests import TreePMF
+from pmflib.inference.imputation import fit_resampled, resampled_fits
 from tests.stored_samples import write_partition
 
 SCHEMA = pmf.Schema.from_cardinalities([2] * 6)

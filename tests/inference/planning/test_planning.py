@@ -6,22 +6,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pmflib.base.errors import ConfigError, MemoryPlanError, StoreError
-from pmflib.cluster import workers
-from pmflib.cluster.memory import ClusterMemory, WorkerMemory
-from pmflib.cluster.workers import start_workers
-from pmflib.counts.stored_pairs import choose_n_runs, plan_counting
+from pmflib.base import ConfigError, MemoryPlanError, StoreError
+from pmflib.cluster import ClusterMemory, WorkerMemory, start_workers, workers
+from pmflib.counts import choose_n_runs, plan_counting
 from pmflib.schema import Schema
-from pmflib.store.run_records import find_last_run
+from pmflib.store import find_last_run
 from pmflib_flows.cli import app
 from pmflib_tasks.config import make_config
-from pmflib_tasks.planning.planning import (
-    PlannedWorkers,
-    check_run_width,
-    check_width,
-    list_plans,
-    plan_run,
-)
+from pmflib_tasks.planning import PlannedWorkers, plan_run
+from pmflib_tasks.planning.planning import check_run_width, check_width, list_plans
 from tests.flows.nights import draw_ratings
 from tests.pipelines import make_schema
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import MemoryPlanError, PmfError
-from pmflib.inference.planning.sample_sizes import bound_sample_size, sample_size
-from pmflib.model.planted_models import planted_factors
+from pmflib.base import MemoryPlanError, PmfError
+from pmflib.inference.planning import bound_sample_size, sample_size
+from pmflib.model import planted_factors
 from tests.inference.errors.test_standard_errors import draw_fit, plant
 
 

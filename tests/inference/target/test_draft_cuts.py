@@ -5,20 +5,14 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.fits.em_fit import N_FOLDS
-from pmflib.inference.target.cuts import fit_trial
-from pmflib.ingest.dataset.building import build_dataset
-from pmflib.ingest.options import make_source
-from pmflib.ingest.sources import find_sources
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_layers
-from pmflib.store.sample_blocks import read_block
-from pmflib.surveys.drafting.drafted_schema import DraftedSchema
-from pmflib.surveys.drafting.drawn_rows import draw_rows
+from pmflib.base import DenseBlock
+from pmflib.fits import N_FOLDS
+from pmflib.inference.target import fit_trial
+from pmflib.ingest import build_dataset, find_sources, make_source
+from pmflib.store import Store, list_layers, read_block
+from pmflib.surveys.drafting import DraftedSchema, draw_rows
 from pmflib_tasks.config import load_config, make_config
-from pmflib_tasks.drafting.draft_options import DraftOptions
-from pmflib_tasks.drafting.drafting import draft_pipeline
+from pmflib_tasks.drafting import DraftOptions, draft_pipeline
 from pmflib_tasks.target import draft_cuts
 
 N_ROWS = 1500

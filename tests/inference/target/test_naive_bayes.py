@@ -3,8 +3,7 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB
 
 import pmflib as pmf
-from pmflib.fits import starts
-from pmflib.fits.starts import read_naive_bayes
+from pmflib.fits import read_naive_bayes, starts
 
 SIZES = (3, 2, 4)
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 import pmflib as pmf
-from pmflib.base.defaults import FIT_TARGET
+from pmflib.base import FIT_TARGET
 from tests.stored_samples import split_folds, write_partition
 
 SCHEMA = pmf.Schema.from_cardinalities([2, 3, 3, 2])

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.inference.target import rivals
-from pmflib.inference.target.rivals import find_fit_obstacle, fit_boosting, fit_logistic_regression
+from pmflib.base import DenseBlock
+from pmflib.inference.target import fit_boosting, fit_logistic_regression, rivals
+from pmflib.inference.target.rivals import find_fit_obstacle
 
 SIZES = np.array([2, 3, 3])
 ALONE = np.array([0.5, 0.4, 0.1])

@@ -5,7 +5,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.inference.target import rivals
-from pmflib_tasks.stages.evaluation import Folds
+from pmflib_tasks.stages import Folds
 from pmflib_tasks.target import prediction as stored_prediction
 from pmflib_tasks.target.prediction import evaluate_stored_target
 from pmflib_tasks.target.target_report import TargetReport

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
+from pmflib.base import DenseBlock
 from pmflib.inference.target import target_fit
 from tests.stored_samples import split_folds, write_partition
 

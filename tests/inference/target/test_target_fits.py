@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.defaults import FIT_SAMPLES, FIT_TARGET
-from pmflib.counts.marginals import estimate_singles
-from pmflib.fits.ranks.by_samples import compare_on_samples
-from pmflib.fits.ranks.sample_fits import RankSamples, TargetFits
+from pmflib.base import FIT_SAMPLES, FIT_TARGET, DenseBlock
+from pmflib.counts import estimate_singles
+from pmflib.fits import RankSamples, TargetFits, compare_on_samples
 
 SCHEMA = pmf.Schema.from_cardinalities([2, 3, 3, 2])
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from pmflib.model.measures import TargetSums, score_target
+from pmflib.model import TargetSums, score_target
 
 PMF = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
 

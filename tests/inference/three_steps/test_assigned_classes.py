@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.base.wald import adjust_by_holm, find_wald_test
+from pmflib.base import adjust_by_holm, find_wald_test
 from pmflib.inference.three_steps.assigned_classes import (
     Assigned,
     LevelOutcome,

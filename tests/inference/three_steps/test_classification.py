@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fits.fit_statistics import Criteria
+from pmflib.fits import Criteria
 
 
 def make():

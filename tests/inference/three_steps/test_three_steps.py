@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import IdentificationWarning
+from pmflib.base import IdentificationWarning
 from pmflib.inference.three_steps import three_steps
 from pmflib.inference.three_steps.assigned_classes import Logits, Penalised
 

@@ -8,10 +8,9 @@ import pyarrow.csv
 import pytest
 
 import pmflib as pmf
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_last_run
-from pmflib_tasks.three_steps.sample_relations import read_samples
+from pmflib.em import StoredSamples
+from pmflib.store import Store, find_last_run
+from pmflib_tasks.three_steps import read_samples
 from tests.factories import run_command
 from tests.pipelines import as_wide, make_schema
 from tests.surveys.design.test_task_replicates import write

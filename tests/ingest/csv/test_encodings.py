@@ -7,13 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.base.errors import SourceError
+from pmflib.base import SourceError
+from pmflib.ingest import (
+    SchemaOptions,
+    SourceOptions,
+    encode_wide,
+    find_sources,
+    read_columns,
+    read_rows,
+    spill_long,
+)
 from pmflib.ingest.csv import byte_stream
-from pmflib.ingest.dataset.long import spill_long
-from pmflib.ingest.dataset.wide import encode_wide
-from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.readers import read_columns, read_rows
-from pmflib.ingest.sources import find_sources
 from tests.pipelines import tree_bytes
 
 WIDE = SourceOptions(path="x", layout="wide")

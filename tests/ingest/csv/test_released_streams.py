@@ -8,10 +8,8 @@ from typing import cast
 import pyarrow.csv
 import pytest
 
-from pmflib.ingest.chunks import RawRows
+from pmflib.ingest import RawRows, find_sources, make_source
 from pmflib.ingest.csv.rows import read_csv_rows
-from pmflib.ingest.options import make_source
-from pmflib.ingest.sources import find_sources
 
 HELD_SECONDS = 0.2
 

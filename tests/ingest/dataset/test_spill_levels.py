@@ -1,8 +1,9 @@
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import StoreError
-from pmflib.ingest.dataset.spills import LEVELS_FILE, find_levels, write_levels
+from pmflib.base import StoreError
+from pmflib.ingest import LEVELS_FILE, find_levels
+from pmflib.ingest.dataset.spills import write_levels
 
 
 def schema_of(**levels):

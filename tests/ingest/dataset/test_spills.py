@@ -4,11 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pmflib.base.errors import StoreError
+from pmflib.base import StoreError
+from pmflib.ingest import Spill, make_keys, read_identifiers
 from pmflib.ingest.dataset import spills
-from pmflib.ingest.dataset.identifiers import find_buckets, list_keys, make_keys, read_identifiers
-from pmflib.ingest.dataset.spills import Spill, SpillWriter, list_ranges
-from pmflib.store.parquet_batches import read_batches
+from pmflib.ingest.dataset.identifiers import find_buckets, list_keys
+from pmflib.ingest.dataset.spills import SpillWriter, list_ranges
+from pmflib.store import read_batches
 
 FIELDS = pa.schema([("sample", pa.binary()), ("row", pa.int64())])
 

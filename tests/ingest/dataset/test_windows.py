@@ -3,10 +3,9 @@ import math
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import ConfigError
-from pmflib.ingest.dataset.building import build_dataset
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_layers, read_content
+from pmflib.base import ConfigError
+from pmflib.ingest import build_dataset
+from pmflib.store import Store, list_layers, read_content
 from pmflib_tasks.config import make_config
 
 SCHEMA = pmf.Schema((pmf.Variable("a", ("1", "2")), pmf.Variable("b", ("1", "2"))))

@@ -7,10 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pmflib.base.errors import ConfigError, UnreachableError
-from pmflib.store.artefacts import Store
+from pmflib.base import ConfigError, UnreachableError
+from pmflib.store import Store, StoreAccess, open_objects
 from pmflib.store.bucket import bucket as bucket_module
-from pmflib.store.objects.addresses import StoreAccess, open_objects
 from tests.object_store import SECRET
 
 

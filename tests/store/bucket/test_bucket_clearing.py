@@ -5,18 +5,24 @@ import threading
 
 import pytest
 
-from pmflib.base.errors import StoreError, UnreachableStoreError
-from pmflib.store.artefacts import Store
+from pmflib.base import StoreError, UnreachableStoreError
+from pmflib.store import (
+    COLLECTIONS,
+    LIST_FILE,
+    Store,
+    collect,
+    find_live,
+    hold_lease,
+    is_needed,
+    list_collected_runs,
+    list_erased,
+    list_records,
+    list_unfinished,
+    verify_store,
+)
 from pmflib.store.bucket import packs
 from pmflib.store.bucket.bucket import Bucket
-from pmflib.store.care.collection import collect, list_unfinished
-from pmflib.store.care.verification import verify_store
 from pmflib.store.checkpoints import KIND_FILE
-from pmflib.store.erasures import list_erased
-from pmflib.store.leases import hold_lease
-from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.objects.interface import LIST_FILE
-from pmflib.store.run_records import COLLECTIONS, find_live, list_records
 from tests.object_store import read_bucket, replace_packed
 from tests.store.copies import upload_files
 from tests.store.test_collection import build, record, run_nights

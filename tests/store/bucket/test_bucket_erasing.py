@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from pmflib.base.errors import StoreError, UnreachableStoreError
-from pmflib.store.artefacts import Store
-from pmflib.store.erasures import read_erasures
-from pmflib.store.run_records import keep_page
+from pmflib.base import StoreError, UnreachableStoreError
+from pmflib.store import Store, keep_page, read_erasures
 from pmflib_tasks.erasure.erase import erase
 from tests.erasure.stored_texts import find_texts
 from tests.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401

@@ -8,22 +8,40 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.base.errors import StoreError
-from pmflib.store import leases
-from pmflib.store.artefacts import Reference, Store
+from pmflib.base import StoreError
+from pmflib.store import (
+    BlockReference,
+    Reference,
+    RunRecord,
+    Store,
+    append_record,
+    check_artefact,
+    find_live,
+    find_local_path,
+    find_record,
+    gather_in,
+    hand_in,
+    hold_lease,
+    keep_erasures_out,
+    leases,
+    list_leases,
+    list_records,
+    list_unfinished,
+    load_arrays,
+    mark_draft,
+    name_for_workers,
+    open_group,
+    read_array_rows,
+    read_arrays,
+    read_checked,
+    save_arrays,
+    stay_alone,
+    write_arrays,
+)
 from pmflib.store.bucket import packs
 from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.bucket.caches import UPLOAD_SECONDS, drop_unused
-from pmflib.store.care.collection import list_unfinished
-from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
-from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
-from pmflib.store.file_digests import check_artefact, read_checked
-from pmflib.store.leases import hold_lease, list_leases
-from pmflib.store.objects.local_files import find_local_path, name_for_workers
-from pmflib.store.objects.local_folder import mark_draft
-from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
-from pmflib.store.sample_blocks import BlockReference
-from pmflib.store.zarr_arrays import open_group, read_array_rows, read_arrays, write_arrays
+from pmflib.store.erasures import LOCK
 from tests.object_store import forget_cache, read_bucket, replace_packed
 
 VALUES = np.arange(30_000).reshape(-1, 3)

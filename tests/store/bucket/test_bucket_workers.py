@@ -9,11 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.model.table_makers import ScoreOptions
-from pmflib.store.file_digests import fetch_all
-from pmflib_tasks.crowd.known import find_known_labels
-from pmflib_tasks.crowd.labels import find_labels
-from pmflib_tasks.crowd.log_names import list_log_names
+from pmflib.model import ScoreOptions
+from pmflib.store import fetch_all
+from pmflib_tasks.crowd import find_known_labels, find_labels, list_log_names
 from pmflib_tasks.crowd.worker_model import worker_model
 from pmflib_tasks.scoring.score import score
 from pmflib_tasks.stages.ingest import ingest

@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pmflib.store.objects.addresses import open_objects
-from pmflib.store.objects.interface import ObjectChangedError
+from pmflib.store import ObjectChangedError, open_objects
 from tests.faults.faulty_server import FaultyServer, Storm
 
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.base.errors import ConfigError, UnreachableStoreError
-from pmflib.store.artefacts import Store
+from pmflib.base import ConfigError, UnreachableStoreError
+from pmflib.store import Store, StoreAccess, check_address, open_objects
 from pmflib.store.objects import addresses
-from pmflib.store.objects.addresses import StoreAccess, check_address, open_objects
 from pmflib_tasks.config import load_config
 
 

@@ -4,9 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pmflib.store import ObjectChangedError, open_objects
 from pmflib.store.objects import local_folder
-from pmflib.store.objects.addresses import open_objects
-from pmflib.store.objects.interface import ObjectChangedError
 
 
 @pytest.fixture(params=["folder", "bucket"])

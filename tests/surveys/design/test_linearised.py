@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import MemoryPlanError
-from pmflib.base.replicate_weights import ReplicateWeights
-from pmflib.em.block_source import BlocksInMemory
-from pmflib.information.latent_classes import ClassInformation
-from pmflib.model.origin import ModelOrigin
-from pmflib.surveys.design.linearised import linearise
-from pmflib.surveys.design.replicates import DrawnRows
+from pmflib.base import DenseBlock, MemoryPlanError, ReplicateWeights
+from pmflib.em import BlocksInMemory
+from pmflib.information import ClassInformation
+from pmflib.model import ModelOrigin
+from pmflib.surveys.design import DrawnRows, linearise
 from tests.stored_samples import write_partition
 
 SIZES = [2, 3, 2, 2, 3, 2]

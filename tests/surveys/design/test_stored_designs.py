@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.inference.errors.standard_errors import find_design_errors
-from pmflib.store.sample_blocks import list_blocks, scale_blocks
-from pmflib.store.sample_writer import SampleWriter
-from pmflib.store.stored_variance import StoredReplicates
-from pmflib.surveys.design.replicates import find_stored_replicates
-from pmflib.surveys.design.sample_designs import StoredRows, StoredUnits
+from pmflib.base import DenseBlock
+from pmflib.em import StoredSamples
+from pmflib.inference.errors import find_design_errors
+from pmflib.store import SampleWriter, StoredReplicates, list_blocks, scale_blocks
+from pmflib.surveys.design import StoredRows, find_stored_replicates
+from pmflib.surveys.design.sample_designs import StoredUnits
 
 SIZES = [2, 3, 2, 2, 3]
 SCHEMA = pmf.Schema.from_cardinalities(SIZES)

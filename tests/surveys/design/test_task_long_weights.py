@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.conditional_tables import TableRequest
-from pmflib.apps.crowd.stored.log_names import LogNames, make_label_schema
-from pmflib.base.blocks import SparseBlock
-from pmflib.base.errors import ConfigError, SchemaError
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.run_records import find_last_run
-from pmflib.store.sample_blocks import read_blocks
+from pmflib.answering import TableRequest
+from pmflib.apps.crowd import LogNames, make_label_schema
+from pmflib.base import ConfigError, SchemaError, SparseBlock
+from pmflib.em import StoredSamples
+from pmflib.ingest import DatasetAccount, read_quarantine
+from pmflib.store import find_last_run, list_dataset_blocks, read_blocks
 from pmflib_tasks.erasure.erase import erase
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import make_schema, record_night, store_of, summary_of

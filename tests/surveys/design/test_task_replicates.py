@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.conditional_tables import TableRequest
-from pmflib.answering.evidence import open_evidence
-from pmflib.answering.weighted_tables import count_stored_tables
-from pmflib.base.errors import ConfigError, PmfError, SchemaError, SourceError
-from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.run_records import find_last_run
-from pmflib.store.sample_blocks import read_block, read_replicates
-from pmflib.store.stored_variance import open_variance
+from pmflib.answering import TableRequest, count_stored_tables, open_evidence
+from pmflib.base import ConfigError, PmfError, SchemaError, SourceError
+from pmflib.ingest import read_quarantine
+from pmflib.store import (
+    find_last_run,
+    list_dataset_blocks,
+    open_variance,
+    read_block,
+    read_replicates,
+)
 from pmflib.surveys.design import replicate_counts
 from pmflib.surveys.design.replicate_counts import ReplicateCounts
 from pmflib_tasks.erasure.erase import erase

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.blocks import DenseBlock
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.families.forests.tree_pmf import TreePMF
-from pmflib.inference.imputation.resampled_fits import fit_resampled
-from pmflib_tasks.imputation.imputation import make_imputer
+from pmflib.base import DenseBlock
+from pmflib.em import StoredSamples
+from pmflib.families.forests import TreePMF
+from pmflib.inference.imputation import fit_resampled
+from pmflib_tasks.imputation import make_imputer
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.evaluate import evaluate
 from pmflib_tasks.stages.fit import fit

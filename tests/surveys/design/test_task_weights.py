@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.conditional_tables import TableRequest
-from pmflib.answering.weighted_tables import count_stored_tables
-from pmflib.base.blocks import DenseBlock
-from pmflib.base.errors import ConfigError, PmfError, SchemaError
-from pmflib.counts.pair_counts import PairCounts
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.run_records import find_last_run
-from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
+from pmflib.answering import TableRequest, count_stored_tables
+from pmflib.base import ConfigError, DenseBlock, PmfError, SchemaError
+from pmflib.counts import PairCounts
+from pmflib.em import StoredSamples
+from pmflib.ingest import DatasetAccount, read_quarantine
+from pmflib.store import (
+    find_last_run,
+    list_dataset_blocks,
+    read_blocks,
+    read_sampling_units,
+    scale_blocks,
+)
 from pmflib.surveys.design.sample_designs import StoredUnits
 from pmflib_tasks.erasure.erase import erase
 from pmflib_tasks.stages.count import count

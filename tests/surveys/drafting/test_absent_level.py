@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 from pmflib.schema import Schema
 
 TICKS = pd.DataFrame({"a": ["x", None, "x", ""], "b": [1.0, None, None, 1.0]})

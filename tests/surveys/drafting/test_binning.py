@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.schema.value_counts import make_bins
+from pmflib.schema import make_bins
 
 
 def make(values, bins):

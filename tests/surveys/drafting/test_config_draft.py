@@ -1,6 +1,5 @@
-from pmflib.ingest.options import make_source
-from pmflib_tasks.config import load_config
-from pmflib_tasks.config.loading import draft_config
+from pmflib.ingest import make_source
+from pmflib_tasks.config import draft_config, load_config
 
 
 def test_draft_config__notes_that_hold_line_ends(tmp_path):

@@ -1,11 +1,10 @@
 import pyarrow as pa
 import pytest
 
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
+from pmflib.schema import UNKNOWN, ValueCounts
 from pmflib.schema import value_counts as module
-from pmflib.schema.value_counts import ValueCounts
-from pmflib.schema.variable import UNKNOWN
-from pmflib.surveys.drafting.inference import Wishes, propose_variable
+from pmflib.surveys.drafting import Wishes, propose_variable
 from pmflib.surveys.drafting.missing_codes import CodeProposal
 
 

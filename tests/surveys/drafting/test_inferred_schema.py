@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError, SchemaWarning
+from pmflib.base import SchemaError, SchemaWarning
 
 
 def test_infer__draws_up_a_schema_that_encodes_its_table():

@@ -6,14 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmflib.ingest.dataset.accounts import combine_accounts
-from pmflib.ingest.dataset.assembly import assemble_samples
-from pmflib.ingest.dataset.long import spill_long
-from pmflib.ingest.dataset.wide import encode_wide
-from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.sources import find_sources
-from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
-from pmflib.surveys.drafting.schema_draft import draft_schema
+from pmflib.ingest import (
+    SchemaOptions,
+    SourceOptions,
+    assemble_samples,
+    combine_accounts,
+    encode_wide,
+    find_sources,
+    spill_long,
+)
+from pmflib.store import list_blocks, read_block, read_origins
+from pmflib.surveys.drafting import draft_schema
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
 

@@ -1,7 +1,7 @@
 import pytest
 
-from pmflib.base.texts import natural_key
-from pmflib.surveys.drafting.level_order import find_level_order
+from pmflib.base import natural_key
+from pmflib.surveys.drafting import find_level_order
 
 
 @pytest.mark.parametrize(

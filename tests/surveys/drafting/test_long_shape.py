@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sources import find_sources
+from pmflib.ingest import SourceOptions, find_sources
 from pmflib.surveys.drafting.long_shape import find_long_log, note_waves
 
 RNG = np.random.default_rng(4)

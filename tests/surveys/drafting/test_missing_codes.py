@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pmflib.schema.value_counts import ValueCounts
-from pmflib.surveys.drafting.missing_codes import propose_codes
+from pmflib.schema import ValueCounts
+from pmflib.surveys.drafting import propose_codes
 
 N = 2000
 RNG = np.random.default_rng(5)

@@ -3,12 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.base.errors import SchemaError, SourceError
-from pmflib.base.texts import natural_key
-from pmflib.ingest.csv.sniffing import sniff_source
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sources import find_sources
-from pmflib.surveys.drafting.schema_draft import draft_schema, number_columns
+from pmflib.base import SchemaError, SourceError, natural_key
+from pmflib.ingest import SourceOptions, find_sources, sniff_source
+from pmflib.surveys.drafting import draft_schema, number_columns
 
 WIDE = SourceOptions(path="x", layout="wide")
 LONG = SourceOptions(path="x", layout="long", sample="u", variable="i", value="r")

@@ -4,12 +4,10 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
-from pmflib.schema.value_counts import ValueCounts
-from pmflib.schema.variable import DEFAULT_MISSING
-from pmflib.surveys.drafting.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.surveys.drafting.inference import propose_variable
-from pmflib.surveys.drafting.missing_codes import propose_codes
+from pmflib.base import SchemaError
+from pmflib.schema import DEFAULT_MISSING, ValueCounts
+from pmflib.surveys.drafting import DraftedSchema, propose_codes, propose_variable
+from pmflib.surveys.drafting.drafted_schema import ColumnDraft
 from pmflib.surveys.drafting.schema_edits import ColumnEdit, edit_column, edit_missing
 
 TABLE = {

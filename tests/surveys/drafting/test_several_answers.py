@@ -7,12 +7,10 @@ import pytest
 
 import pmflib as pmf
 from pmflib.apps.crowd import read_tags
-from pmflib.base.errors import SchemaError
-from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sources import find_sources
-from pmflib.surveys.drafting.schema_draft import draft_schema
+from pmflib.base import SchemaError
+from pmflib.ingest import SourceOptions, find_sources
+from pmflib.surveys.drafting import draft_schema, list_names
 from pmflib.surveys.drafting.schema_edits import ColumnEdit, edit_column
-from pmflib.surveys.drafting.table_draft import list_names
 
 CELLS = ["a;c", "b", " c ; a ", None, ";", "NA"] * 20
 TABLE = {"sex": ["f", "m"] * 60, "likes": CELLS}

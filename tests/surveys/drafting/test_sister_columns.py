@@ -1,8 +1,9 @@
 import numpy as np
 import pyarrow as pa
 
-from pmflib.schema.value_counts import ValueCounts
-from pmflib.surveys.drafting.table_draft import find_sisters, propose_variables
+from pmflib.schema import ValueCounts
+from pmflib.surveys.drafting import propose_variables
+from pmflib.surveys.drafting.table_draft import find_sisters
 
 RNG = np.random.default_rng(3)
 N = 3000

@@ -3,9 +3,8 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
-from pmflib.schema.value_counts import ValueCounts
-from pmflib.surveys.drafting.column_meaning import find_times
-from pmflib.surveys.drafting.inference import Wishes, propose_variable
+from pmflib.schema import ValueCounts
+from pmflib.surveys.drafting import Wishes, find_times, propose_variable
 
 DAYS = [date(2019, 1, 30) + timedelta(days=3 * n) for n in range(300)]
 

@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError, SourceError
-from pmflib.surveys.margins.margins import read_margins
+from pmflib.base import SchemaError, SourceError
+from pmflib.surveys.margins import read_margins
 
 SEX = {"f": 0.6, "m": 0.4}
 

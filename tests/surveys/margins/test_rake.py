@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 
 
 def make(rank=3, seed=0):

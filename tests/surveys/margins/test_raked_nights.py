@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base.errors import ConfigError, SchemaError
-from pmflib.counts.pair_counts import PairCounts
-from pmflib.store.run_records import find_last_run, find_live
+from pmflib.base import ConfigError, SchemaError
+from pmflib.counts import PairCounts
+from pmflib.store import find_last_run, find_live
 from pmflib_flows.crowd.crowd_flow import crowd_flow
-from pmflib_tasks.planning.planning import PlannedWorkers, plan_run
-from pmflib_tasks.report.page import render_page
-from pmflib_tasks.report.run_report import gather_report
+from pmflib_tasks.planning import PlannedWorkers, plan_run
+from pmflib_tasks.report import gather_report, render_page
 from tests.factories import call_command
 from tests.flows.nights import Nights, draw_ratings, make_movies
 

@@ -3,7 +3,7 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.models.margins import rake_schools
-from pmflib.base.errors import MemoryPlanError, SchemaError
+from pmflib.base import MemoryPlanError, SchemaError
 from pmflib.surveys.margins import samples as raking
 from pmflib.surveys.margins.factors import rake_cells
 

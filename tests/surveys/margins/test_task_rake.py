@@ -5,19 +5,21 @@ import pytest
 
 import pmflib as pmf
 from pmflib import features
-from pmflib.answering.conditional_tables import TableRequest
-from pmflib.answering.evidence import open_evidence
-from pmflib.answering.weighted_tables import count_stored_tables
-from pmflib.base.errors import ConfigError, PmfError, SchemaError, SourceError, StoreError
-from pmflib.counts.pair_counts import PairCounts
-from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.run_records import find_last_run
-from pmflib.store.sample_blocks import read_block, read_replicates
-from pmflib.store.stored_variance import StoredReplicates, open_variance
-from pmflib_tasks.config.loading import load_config
+from pmflib.answering import TableRequest, count_stored_tables, open_evidence
+from pmflib.base import ConfigError, PmfError, SchemaError, SourceError, StoreError
+from pmflib.counts import PairCounts
+from pmflib.store import (
+    StoredReplicates,
+    find_last_run,
+    list_dataset_blocks,
+    open_variance,
+    read_block,
+    read_replicates,
+)
+from pmflib_tasks.config import load_config
 from pmflib_tasks.erasure.erase import erase
+from pmflib_tasks.margins import MarginsConfig
 from pmflib_tasks.margins.rake import list_checks, rake
-from pmflib_tasks.margins.section import MarginsConfig
 from pmflib_tasks.stages.count import count
 from pmflib_tasks.stages.ingest import ingest
 from tests.pipelines import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.store.care.exports import list_exports
+from pmflib.store import list_exports
 from tests.flows.nights import draw_ratings, make_movies
 
 OPTIONS = {"em": {"max_passes": 3}, "store": {"folds": 4}}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pmflib as pmf
 from pmflib import features
-from pmflib.base.errors import PmfError, SchemaError, SourceError
+from pmflib.base import PmfError, SchemaError, SourceError
 from pmflib.surveys.sites.disclosure_control import round_tables
 from pmflib.surveys.sites.site_files import HEADER, digest_content, read_site
 from tests.reference import make_codes, tables_of_codes

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.answering.evidence import open_evidence
-from pmflib.base.errors import ConfigError, MemoryPlanError, SchemaError, SourceError
-from pmflib.store.care.collection import collect
-from pmflib.store.run_records import find_last_run
+from pmflib.answering import open_evidence
+from pmflib.base import ConfigError, MemoryPlanError, SchemaError, SourceError
+from pmflib.store import collect, find_last_run
 from pmflib_tasks.config import make_config
-from pmflib_tasks.planning.planning import PlannedWorkers, plan_run
+from pmflib_tasks.planning import PlannedWorkers, plan_run
 from pmflib_tasks.sites.pool import list_checks
 from tests.flows.nights import draw_ratings, make_movies
 from tests.pipelines import load_model

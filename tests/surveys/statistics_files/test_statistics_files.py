@@ -12,12 +12,9 @@ import readstat_arrow
 from readstat_arrow import Metadata
 
 import pmflib.surveys.statistics_files.statistics_files as statistics_files
-from pmflib.base.errors import PmfError, SourceError
-from pmflib.ingest.column_values import count_values
-from pmflib.ingest.options import make_source
-from pmflib.ingest.readers import read_columns, read_rows
-from pmflib.ingest.sources import find_sources
-from pmflib.surveys.drafting.schema_draft import draft_schema
+from pmflib.base import PmfError, SourceError
+from pmflib.ingest import count_values, find_sources, make_source, read_columns, read_rows
+from pmflib.surveys.drafting import draft_schema
 
 LIKERT = {1: "disagree", 2: "neither", 3: "agree", 8: "don't know", 9: "no answer"}
 

@@ -5,10 +5,9 @@ import pyreadstat
 import pytest
 
 import pmflib.surveys.statistics_files.statistics_output as statistics_output
-from pmflib.base.errors import PmfError, SchemaWarning
-from pmflib.schema.file_columns import FileColumn
-from pmflib.schema.variable import Part, Variable
-from pmflib.store.table_files import check_suffix, join_files, write_file
+from pmflib.base import PmfError, SchemaWarning
+from pmflib.schema import FileColumn, Part, Variable
+from pmflib.store import check_suffix, join_files, write_file
 from pmflib.surveys.statistics_files.described_columns import describe_variable
 
 SUFFIXES = (".sav", ".zsav", ".dta")

@@ -4,14 +4,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma, expit
 
 import pmflib as pmf
-from pmflib.apps.crowd.pairs.annotator_model import (
-    SECOND_SUBCLASS_POWER,
-    AnnotatorModel,
-    CrowdModel,
-    split_subclasses,
-)
+from pmflib.apps.crowd import AnnotatorModel, CrowdModel
+from pmflib.apps.crowd.pairs.annotator_model import SECOND_SUBCLASS_POWER, split_subclasses
 from pmflib.apps.crowd.pairs.shrinkage import SHRINKAGE, update_crowd_model
-from pmflib.base.errors import SchemaError
+from pmflib.base import SchemaError
 
 
 def expect_labels(confusion, n_tasks):

@@ -3,7 +3,7 @@ import pytest
 from scipy.special import gammaln
 
 import pmflib as pmf
-from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel
+from pmflib.apps.crowd import AnnotatorModel
 from pmflib.apps.crowd.pairs.shrinkage import share_mistakes, update_crowd_model
 
 STEPS = np.abs(np.arange(5)[:, None] - np.arange(5))

@@ -3,14 +3,14 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.crowd.planted_crowds import draw_published_crowd
+from pmflib.apps.crowd import WorkerPairs
 from pmflib.apps.crowd.pairs.class_matching import fit_multispa, read_confusion
 from pmflib.apps.crowd.pairs.worker_marginals import (
-    WorkerPairs,
     factor_pairs,
     impute_by_one_pair,
     impute_designated,
 )
-from pmflib.base.errors import MemoryPlanError
+from pmflib.base import MemoryPlanError
 
 K = 3
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from pmflib.apps.crowd import WorkerPairs
 from pmflib.apps.crowd.pairs.rotation_draws import draw_roots, measure_noise
-from pmflib.apps.crowd.pairs.worker_marginals import WorkerPairs
 
 
 def make_pairs(n_workers, n_classes, rng, noise=0.0):

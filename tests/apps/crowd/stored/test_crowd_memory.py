@@ -8,10 +8,9 @@ from pmflib.apps.crowd.stored.block_groups import (
     plan_worker_counts,
 )
 from pmflib.apps.crowd.worker_pair_counts import count_worker_pairs
-from pmflib.base.blocks import SparseBlock
-from pmflib.base.errors import MemoryPlanError
-from pmflib.em.memory import plan_em
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.base import MemoryPlanError, SparseBlock
+from pmflib.em import plan_em
+from pmflib.store import BlockReference
 
 
 def make_groups(n_rows, n_labels, n_groups=1):

@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.apps.crowd.dawid_skene import plan_passes
-from pmflib.apps.crowd.e_step import LabelsInMemory
-from pmflib.apps.crowd.model_choice import choose_model
+from pmflib.apps.crowd import LabelsInMemory, choose_model, plan_passes
 from pmflib.apps.crowd.stored.fitting import fit_stored_labels
 from pmflib.apps.crowd.stored.stored_labels import StoredLabels
-from pmflib.cluster.memory import ClusterMemory
-from pmflib.store.artefacts import Store
-from pmflib.store.dataset import write_dataset
+from pmflib.cluster import ClusterMemory
+from pmflib.store import Store, write_dataset
 from tests.stored_samples import write_partition
 
 SCHEMA = pmf.Schema.from_cardinalities([3] * 8)

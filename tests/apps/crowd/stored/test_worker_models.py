@@ -5,14 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel, CrowdModel
-from pmflib.apps.crowd.stored.worker_models import (
-    WorkerModel,
-    count_held_out_folds,
-    make_gain,
-    sum_gains,
-)
-from pmflib.base.blocks import SparseBlock
+from pmflib.apps.crowd import AnnotatorModel, CrowdModel, WorkerModel
+from pmflib.apps.crowd.stored.worker_models import count_held_out_folds, make_gain, sum_gains
+from pmflib.base import SparseBlock
 
 LABELS = SparseBlock(np.array([0, 3, 4, 6]), np.array([0, 3, 5, 2, 1, 4], np.int32))
 """Three workers and two classes: a task with three labels, one with one, one with two."""
