@@ -16,24 +16,28 @@ changing the sources of this package.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
 import pickle
 import stat
 import sys
+import time
 import uuid
 import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite
 import numba
 import numpy as np
 from llvmlite import binding
 
+WAIT_SECONDS = 120.0
+"""Maximum time that a process waits for code that another compiles; the slowest kernel takes half a minute."""
 VECTORS = ("avx512f", "avx2", "avx", "neon", "sse4.2")
 """Vector instruction sets, widest first, by their LLVM names."""
 
@@ -204,9 +208,21 @@ class _CodeFiles:
 
     def __init__(self, name: str) -> None:
         self.base = f"{name.removeprefix('pmflib.')}.{digest_sources()[:12]}"
+        self._lock: _Lock | None = None
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Load the code for a signature; None if there is none."""
+        """Load the code for a signature; None if there is none, and this process is to compile it."""
+        found = self._load(signature, context)
+        if found is None:
+            # of processes that start together one compiles, and the others load its code
+            self._release()
+            self._lock = self._wait_for_lock(signature, context)
+            found = self._load(signature, context)
+            if found is not None:
+                self._release()
+        return found
+
+    def _load(self, signature: Any, context: Any) -> Any:
         try:
             _start_runtime(context)
             path = self._locate(signature, context.codegen())
@@ -223,9 +239,9 @@ class _CodeFiles:
 
     def save_overload(self, signature: Any, code: Any) -> None:
         """Save code, if possible."""
-        if code.library.has_dynamic_globals or code.lifted:
-            return
         try:
+            if code.library.has_dynamic_globals or code.lifted:
+                return
             path = self._locate(signature, code.library.codegen)
             if path is not None:
                 body = pickle.dumps(code._reduce(), protocol=5)
@@ -234,6 +250,21 @@ class _CodeFiles:
         except Exception:
             # if the disk is full or numba has changed, only the next process loses time
             return
+        finally:
+            self._release()
+
+    def _wait_for_lock(self, signature: Any, context: Any) -> _Lock | None:
+        try:
+            path = self._locate(signature, context.codegen())
+            return None if path is None else _Lock.wait(path.with_name(f".{path.name}.lock"))
+        except Exception:
+            # without a lock it compiles as well
+            return None
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def flush(self) -> None:
         """Do nothing: no code is held in memory."""
@@ -256,6 +287,37 @@ def _code_class() -> Any:
     from numba.core.compiler import CompileResult
 
     return CompileResult
+
+
+class _Lock(NamedTuple):
+    """A file that this process has locked."""
+
+    path: Path
+    descriptor: int
+
+    @classmethod
+    def wait(cls, path: Path) -> _Lock | None:
+        """Lock a file; None if it cannot be locked, or another process holds it for longer than ``WAIT_SECONDS``."""
+        if sys.platform == "win32":
+            return None
+        import fcntl
+
+        end = time.monotonic() + WAIT_SECONDS
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return cls(path, descriptor)
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() > end:
+                    os.close(descriptor)
+                    return None
+            time.sleep(0.05)
+
+    def release(self) -> None:
+        """Unlock and delete the file. Who still waits for it compiles at the same time as who comes later, at worst."""
+        self.path.unlink(missing_ok=True)
+        os.close(self.descriptor)
 
 
 def _replace_file(path: Path, content: bytes) -> None:

@@ -62,6 +62,25 @@ def test_compile_kernel__second_process_loads_what_processes_wrote_at_once(tmp_p
     assert end(begin(tmp_path, "int8 int16")) == ["True", "0", "True"]
 
 
+def test_compile_kernel__of_processes_that_start_together_one_compiles(tmp_path: Path) -> None:
+    racing = [begin(tmp_path, "int8") for _ in range(3)]
+    assert sorted(end(process)[1] for process in racing) == ["0", "1", "1"]
+
+
+def test_compile_kernel__who_holds_the_lock_too_long_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_code, "WAIT_SECONDS", 0.1)
+    held = saved_code._Lock.wait(tmp_path / ".lock")
+    assert held is not None
+    assert saved_code._Lock.wait(tmp_path / ".lock") is None
+    held.release()
+    assert [*tmp_path.iterdir()] == []
+    again = saved_code._Lock.wait(tmp_path / ".lock")
+    assert again is not None
+    again.release()
+
+
 def test_compile_kernel__no_folder_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert end(begin(tmp_path / "file", "int8")) == ["False", "0", "False"]
