@@ -33,7 +33,7 @@ slow: $(VENV)/.ready
 
 # whether the core, and every other feature, lives without a feature: deletes one after another in a copy
 apart: $(VENV)/.ready
-	$(BIN)/python -m tests.apart
+	$(BIN)/python -m tests.apart $(APART)
 
 # a ratio that falls short by chance, on a machine that others use too, has a second try
 gates: $(VENV)/.ready

@@ -68,11 +68,10 @@ def test_cells_of_all_others(world, family, source, weights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_all_cells_of_a_bucket(tmp_path, workers, bucket, weights):
+def test_all_cells_of_a_bucket(tmp_path, workers, bucket):
     in_bucket = World(tmp_path, workers, bucket)
     for family in FAMILIES:
-        check(in_bucket, family, "bucket", weights)
+        check(in_bucket, family, "bucket", "design")
 
 
 def test_an_average_of_one_member_is_the_single_fit(world):
