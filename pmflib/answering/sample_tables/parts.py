@@ -19,13 +19,14 @@ from pmflib.base.arrays import IntArray
 from pmflib.base.errors import SourceError
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
-from pmflib.ingest.chunks import FileChunk, RawRows, choose_groups, is_parquet
+from pmflib.ingest.chunks import FileChunk, RawRows, is_parquet
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.wide import WideEncoder, read_texts
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import count_group_rows, read_columns, read_rows
 from pmflib.ingest.sources import Source
+from pmflib.ingest.splitting import split_groups
 from pmflib.model.measures import TargetSums
 from pmflib.model.table_makers import TableMaker
 from pmflib.schema import Schema
@@ -42,21 +43,6 @@ AHEAD = 2
 """Number of batches per thread that are read ahead."""
 QUARANTINE_FOLDER = "_quarantine"
 """Folder of rejected rows beside the parts; readers of Parquet folders skip it because of its name."""
-
-
-@dataclass(frozen=True)
-class NamedChunk(FileChunk):
-    """A file, or some row groups of a Parquet file, with the prefix of the names of its parts.
-
-    Parameters
-    ----------
-    source, index, groups, bytes, first_row, n_rows
-        As for `FileChunk`.
-    name
-        Prefix of the names of the parts; the order of names is the order of rows.
-    """
-
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,32 +71,17 @@ class ScoringJob:
     threads: int = 1
 
 
-def list_chunks(source: Source, index: int, config: SourceOptions) -> list[NamedChunk]:
+def list_chunks(source: Source, config: SourceOptions) -> list[FileChunk]:
     """Split a file into chunks: row groups of a Parquet file with about ``PART_ROWS`` rows; other files are one chunk.
-
-    Parameters
-    ----------
-    source
-        The file.
-    index
-        Its index among the files.
-    config
-        Options of reading.
 
     Raises
     ------
     SourceError
         If a Parquet file cannot be read.
     """
-    begin = f"{name_file_parts(index)}-"
     if not is_parquet(source, config):
-        return [NamedChunk(source, name=f"{begin}00000")]
-    runs = choose_groups(count_group_rows(source), PART_ROWS)
-    chunks = [
-        NamedChunk(source, index, groups, name=f"{begin}{groups.start:05}")
-        for index, groups in enumerate(runs)
-    ]
-    return chunks or [NamedChunk(source, groups=range(0), name=f"{begin}00000")]
+        return [FileChunk(source)]
+    return split_groups(source, count_group_rows(source), PART_ROWS)
 
 
 def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
@@ -128,13 +99,13 @@ def name_file_parts(index: int) -> str:
     return f"part-{index:05}"
 
 
-def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
-    """Score the rows of a chunk into its parts.
+def score_chunk(item: tuple[int, FileChunk], job: ScoringJob) -> list[PartAccount]:
+    """Score the rows of a chunk into its parts; the order of their names is the order of the rows.
 
     Parameters
     ----------
-    chunk
-        The chunk.
+    item
+        Index of the file among the files, and the chunk.
     job
         Settings.
 
@@ -149,8 +120,14 @@ def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
     StoreError
         If a part is damaged.
     """
-    done: list[PartAccount] = []
-    while has_arrived(path := _name_part(chunk, job, len(done))):
+    index, chunk = item
+    first = chunk.groups.start if chunk.groups else 0
+    name, done = f"{job.folder}/{name_file_parts(index)}-{first:05}", list[PartAccount]()
+
+    def name_part() -> Path:
+        return find_out(f"{name}-{len(done):05}.parquet")
+
+    while has_arrived(path := name_part()):
         done.append(PartAccount.read(path))
     if done and done[-1].is_last:
         return done
@@ -158,7 +135,7 @@ def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
     batches = _look_ahead(_score_batches(chunk, job, n_skipped))
     ended = False
     while not ended:
-        part, ended = _write_part(chunk, job, len(done), batches)
+        part, ended = _write_part(name_part(), chunk, job, batches)
         done.append(part)
     return done
 
@@ -177,10 +154,6 @@ def find_example(folder: Path, begin: str) -> str:
         for row in pq.read_table(path, columns=["row", "reason", "column"]).slice(0, 1).to_pylist():
             return describe_row(**row)
     return ""
-
-
-def _name_part(chunk: NamedChunk, job: ScoringJob, number: int) -> Path:
-    return find_out(f"{job.folder}/{chunk.name}-{number:05}.parquet")
 
 
 @dataclass(frozen=True)
@@ -203,7 +176,7 @@ class _Rejected:
         self.rows.append(row)
 
 
-def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
+def _score_batches(chunk: FileChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
     """Score the batches of a chunk after the skipped rows, in order, several at a time."""
     schema = job.scorer.model.schema
     encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
@@ -233,7 +206,7 @@ def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterat
                 future.cancel()
 
 
-def _skip_rows(raws: Iterator[RawRows], chunk: NamedChunk, n_skipped: int) -> Iterator[RawRows]:
+def _skip_rows(raws: Iterator[RawRows], chunk: FileChunk, n_skipped: int) -> Iterator[RawRows]:
     """Skip the rows of finished parts, which end where batches end."""
     for raw in raws:
         if n_skipped <= 0:
@@ -246,7 +219,7 @@ def _skip_rows(raws: Iterator[RawRows], chunk: NamedChunk, n_skipped: int) -> It
         )
 
 
-def _score_batch(raw: RawRows, chunk: NamedChunk, job: ScoringJob, encoder: WideEncoder) -> _Batch:
+def _score_batch(raw: RawRows, chunk: FileChunk, job: ScoringJob, encoder: WideEncoder) -> _Batch:
     rejected: Any = _Rejected()
     screen = Screen(chunk.source, job.config, job.policy, rejected)
     unknown: dict[str, dict[str, int]] = {}
@@ -303,10 +276,9 @@ def _look_ahead(batches: Iterator[_Batch]) -> Iterator[tuple[_Batch, bool]]:
 
 
 def _write_part(
-    chunk: NamedChunk, job: ScoringJob, number: int, batches: Iterator[tuple[_Batch, bool]]
+    path: Path, chunk: FileChunk, job: ScoringJob, batches: Iterator[tuple[_Batch, bool]]
 ) -> tuple[PartAccount, bool]:
     """Write the next part and its rejected rows, atomically."""
-    path = _name_part(chunk, job, number)
     part = PartAccount.zero(len(job.scorer.options.targets))
     draft, quarantine = path.with_name(f".{path.name}.draft"), path.parent / QUARANTINE_FOLDER
     rejected = quarantine / path.name
@@ -341,7 +313,7 @@ def _write_part(
     return part, part.is_last
 
 
-def _make_empty(chunk: NamedChunk, job: ScoringJob) -> pa.Table:
+def _make_empty(chunk: FileChunk, job: ScoringJob) -> pa.Table:
     """Make an empty table with the columns of the parts."""
     schema = job.scorer.model.schema
     texts = pa.array([], pa.string())
