@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from pmflib.base.errors import SourceError
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.ingest.chunks import FileChunk, RawRows, is_parquet
-from pmflib.ingest.dataset.quarantine import QuarantineWriter
+from pmflib.ingest.dataset.quarantine import QuarantineWriter, RejectedRow
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.wide import WideEncoder, read_texts
 from pmflib.ingest.options import SchemaOptions, SourceOptions
@@ -34,7 +33,7 @@ from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived
 from pmflib.store.dataset import Layer
 from pmflib.store.objects.local_files import name_for_workers
 from pmflib.store.sample_blocks import read_blocks, read_origins
-from pmflib.store.table_files import ACCOUNT, write_options
+from pmflib.store.table_files import ACCOUNT, draft_file, write_options
 
 PART_ROWS = 1 << 20
 """Number of rows after which a part ends, which bounds the work lost by an interruption; it is fixed, so that parts do
@@ -162,18 +161,7 @@ class _Batch:
 
     table: pa.Table
     account: PartAccount
-    rejected: list[tuple[str, int, str, str | None, str]]
-
-
-class _Rejected:
-    """Buffer of the rows that a screen rejects, which are written in order later."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, int, str, str | None, str]] = []
-
-    def add(self, *row: Any) -> None:
-        """Add a row, with the arguments of `QuarantineWriter.add`."""
-        self.rows.append(row)
+    rejected: list[RejectedRow]
 
 
 def _score_batches(chunk: FileChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
@@ -220,8 +208,8 @@ def _skip_rows(raws: Iterator[RawRows], chunk: FileChunk, n_skipped: int) -> Ite
 
 
 def _score_batch(raw: RawRows, chunk: FileChunk, job: ScoringJob, encoder: WideEncoder) -> _Batch:
-    rejected: Any = _Rejected()
-    screen = Screen(chunk.source, job.config, job.policy, rejected)
+    rejected: list[RejectedRow] = []
+    screen = Screen(chunk.source, job.config, job.policy, rejected.append)
     unknown: dict[str, dict[str, int]] = {}
 
     def count_unknown(name: str, values: pa.Array) -> None:
@@ -236,7 +224,7 @@ def _score_batch(raw: RawRows, chunk: FileChunk, job: ScoringJob, encoder: WideE
     # leave out variables without such cells
     account = replace(screen.account, cells_made_missing=+screen.account.cells_made_missing)
     part = PartAccount(account, tuple(sums), observed=observed, unknown=unknown)
-    return _Batch(table, part, rejected.rows)
+    return _Batch(table, part, rejected)
 
 
 def list_origins(
@@ -280,12 +268,10 @@ def _write_part(
 ) -> tuple[PartAccount, bool]:
     """Write the next part and its rejected rows, atomically."""
     part = PartAccount.zero(len(job.scorer.options.targets))
-    draft, quarantine = path.with_name(f".{path.name}.draft"), path.parent / QUARANTINE_FOLDER
-    rejected = quarantine / path.name
-    empty = _make_empty(chunk, job)
-    try:
-        with pq.ParquetWriter(draft, empty.schema, **write_options(empty.schema)) as writer:
-            kept: list[tuple[str, int, str, str | None, str]] = []
+    rejected, kept = path.parent / QUARANTINE_FOLDER / path.name, list[RejectedRow]()
+    columns = _make_empty(chunk, job).schema
+    with draft_file(path) as draft:
+        with pq.ParquetWriter(draft, columns, **write_options(columns)) as writer:
             for batch, is_last in batches:
                 part += replace(batch.account, is_last=is_last)
                 kept += batch.rejected
@@ -298,18 +284,12 @@ def _write_part(
                 part = replace(part, is_last=True)
             writer.add_key_value_metadata({ACCOUNT: part.to_bytes()})
         if kept:
-            quarantine.mkdir(exist_ok=True)
-            hidden = rejected.with_name(f".{rejected.name}.draft")
-            with QuarantineWriter(hidden) as writer_of_rejected:
-                for row in kept:
-                    writer_of_rejected.add(*row)
-            hidden.replace(rejected)
+            # before the part, so that its quarantine exists if it does
+            rejected.parent.mkdir(exist_ok=True)
+            with draft_file(rejected) as hidden, QuarantineWriter(hidden) as quarantine:
+                quarantine.add_all(kept)
             hand_in(rejected)
-        # the part last, so that its quarantine exists if it does
-        draft.replace(path)
-        hand_in(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    hand_in(path)
     return part, part.is_last
 
 
@@ -427,8 +407,10 @@ def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, 
     empty = np.empty((0, schema.n_variables), schema.code_dtype)
     columns = scorer.score(empty, list_samples([], rows[:0]))[0].schema
     parts = [[TargetSums()] * len(scorer.options.targets)]
-    draft = out.with_name(f".{out.name}.draft")
-    with pq.ParquetWriter(draft, columns, **write_options(columns)) as writer:
+    with (
+        draft_file(out) as draft,
+        pq.ParquetWriter(draft, columns, **write_options(columns)) as writer,
+    ):
         for reference, block in zip(layer.blocks, read_blocks(layer.blocks), strict=True):
             codes, here = block.to_codes(schema.offsets), reference.rows
             table, sums = scorer.score(codes, list_samples(names[here].tolist(), rows[here]))
@@ -437,6 +419,5 @@ def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, 
         merged = [TargetSums.merge(each) for each in zip(*parts, strict=True)]
         account = {"rows_in": layer.n_rows, "sums": [asdict(each) for each in merged]}
         writer.add_key_value_metadata({ACCOUNT: json.dumps(account, sort_keys=True)})
-    draft.replace(out)
     hand_in(out)
     return layer.n_rows, merged
