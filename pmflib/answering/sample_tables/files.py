@@ -10,7 +10,7 @@ from pathlib import Path
 from pmflib.answering.sample_tables.accounts import (
     PartAccount,
     ScoreAccount,
-    check_file,
+    check_files,
     combine_parts,
 )
 from pmflib.answering.sample_tables.parts import (
@@ -117,18 +117,11 @@ def score_sources(
     for source, _ in scored:
         if not marks[source.name] or take_marks(source) != marks[source.name]:
             source.check(digest_source(source))
-
-    def check(item: tuple[Source, list[PartAccount]]) -> None:
-        source, parts = item
-        whole = sum(parts, PartAccount.zero(len(targets)))
-        example = find_example(folder, name_file_parts(indices[source.name]))
-        check_file(
-            *(source.name, whole.account, whole.observed, whole.unknown),
-            *(scorer.model.schema, targets, example),
-        )
-
-    keep_readable(
-        [each for each, _ in scored], [attempt(each, build=check) for each in scored], "stop", {}
+    nothing = PartAccount.zero(len(targets))
+    check_files(
+        [(source, sum(parts, nothing)) for source, parts in scored],
+        *(scorer.model.schema, targets),
+        lambda source: find_example(folder, name_file_parts(indices[source.name])),
     )
     parts = [part for _, of_file in scored for part in of_file]
     return combine_parts(parts, targets, skipped, absent)
