@@ -70,38 +70,29 @@ def add_counts(first: Counts, second: Counts) -> dict[str, dict[str, int]]:
     return total
 
 
-@dataclass(frozen=True)
-class UnknownLevels:
-    """Values of a column that are not levels.
+def list_unknown(n_cells: int, counts: Mapping[str, int]) -> dict[str, object]:
+    """List the values of a column that are not levels, as plain JSON types.
 
     Parameters
     ----------
-    cells
+    n_cells
         Number of cells with such a value.
     counts
         Number of cells by value, for at most ``MOST_VALUES`` values.
+
+    Returns
+    -------
+    The cells, the most frequent values (ties in order of appearance), and the number of other values.
     """
-
-    cells: int
-    counts: Mapping[str, int]
-
-    @property
-    def most(self) -> list[tuple[str, int]]:
-        """Values with their counts, by falling count; ties keep the order of appearance."""
-        return sorted(self.counts.items(), key=lambda each: -each[1])
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types: cells, the most frequent values, and the number of other values."""
-        most = self.most
-        return {
-            "cells": self.cells,
-            "values": dict(most[:VALUES_LISTED]),
-            "more_values": max(0, len(most) - VALUES_LISTED),
-        }
+    return {
+        "cells": n_cells,
+        "values": dict(Counter(counts).most_common(VALUES_LISTED)),
+        "more_values": max(0, len(counts) - VALUES_LISTED),
+    }
 
 
 def describe_unknown(column: str, found: Mapping[str, Any], *, is_target: bool) -> str:
-    """Describe the values of a column that are not levels, from the result of `UnknownLevels.to_json`.
+    """Describe the values of a column that are not levels, from `list_unknown`.
 
     Examples
     --------
@@ -152,8 +143,8 @@ def check_file(
         n_unknown = account.cells_made_missing[variable.name]
         if not n_unknown or file.observed[variable.name] or variable.name in targets:
             continue
-        found = UnknownLevels(n_unknown, file.unknown.get(variable.name, {}))
-        such = [f"{value!r} ({n:,} times)" for value, n in found.most[:1]]
+        most = Counter(file.unknown.get(variable.name, {})).most_common(1)
+        such = [f"{value!r} ({n:,} times)" for value, n in most]
         raise SchemaError(
             f"{name}: none of the {n_unknown:,} values of column {variable.name!r} is a level"
             + "".join(f", such as {each}" for each in such)
@@ -228,11 +219,10 @@ def check_dataset(
         found = count_values([source], config, columns, schema.coded_columns) if names else {}
         for name in names:
             texts = found[schema[name].column].counts
-            codes = {text: schema[name].encode_cell(text) for text in texts}
             own = {
                 text.strip()[:LONGEST_VALUE]: n
                 for text, n in texts.items()
-                if codes[text] == UNKNOWN
+                if schema[name].encode_cell(text) == UNKNOWN
             }
             unknown[name] = dict(list(own.items())[:MOST_VALUES])
         observed = {
@@ -375,7 +365,7 @@ class ScoreAccount:
             "reasons": rows["reasons"],
             "cells_made_missing": cells,
             "unknown_levels": {
-                name: UnknownLevels(n_cells, self.unknown.get(name, {})).to_json()
+                name: list_unknown(n_cells, self.unknown.get(name, {}))
                 for name, n_cells in cells.items()
             },
             "targets": list(self.targets),
