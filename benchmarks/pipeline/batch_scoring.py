@@ -212,8 +212,7 @@ def report_steps(path: Path, model: JointPMF) -> None:
     at, n_rows = clock("digest", at), 0
     for raw in read_rows(source, config, model.schema.names, coded=model.schema.names):
         at = clock("read", at)
-        rejected: list[object] = []
-        screen = Screen(source, config, SchemaOptions(), rejected)  # type: ignore[arg-type]
+        screen = Screen(source, config, SchemaOptions())
         kept, codes = encoder.encode(raw, RowDecisions(raw.batch.num_rows), screen)
         at = clock("encode", at)
         found = rows.score(codes)

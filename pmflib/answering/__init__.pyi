@@ -35,12 +35,12 @@ from pmflib.answering.question import parse_question as parse_question
 from pmflib.answering.question import split_tokens as split_tokens
 from pmflib.answering.sample_tables.accounts import PartAccount as PartAccount
 from pmflib.answering.sample_tables.accounts import ScoreAccount as ScoreAccount
-from pmflib.answering.sample_tables.accounts import UnknownLevels as UnknownLevels
 from pmflib.answering.sample_tables.accounts import add_counts as add_counts
 from pmflib.answering.sample_tables.accounts import check_dataset as check_dataset
 from pmflib.answering.sample_tables.accounts import combine_parts as combine_parts
 from pmflib.answering.sample_tables.accounts import count_texts as count_texts
 from pmflib.answering.sample_tables.accounts import describe_unknown as describe_unknown
+from pmflib.answering.sample_tables.accounts import list_unknown as list_unknown
 from pmflib.answering.sample_tables.files import score_sources as score_sources
 from pmflib.answering.sample_tables.outputs import RECORD as RECORD
 from pmflib.answering.sample_tables.outputs import check_output_folder as check_output_folder

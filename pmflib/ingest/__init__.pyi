@@ -2,9 +2,9 @@
 
 from pmflib.ingest.chunks import FileChunk as FileChunk
 from pmflib.ingest.chunks import RawRows as RawRows
-from pmflib.ingest.chunks import choose_groups as choose_groups
 from pmflib.ingest.chunks import find_columns as find_columns
 from pmflib.ingest.chunks import find_format as find_format
+from pmflib.ingest.chunks import group_results as group_results
 from pmflib.ingest.chunks import is_parquet as is_parquet
 from pmflib.ingest.chunks import is_text as is_text
 from pmflib.ingest.column_values import MAX_VARIABLES as MAX_VARIABLES
@@ -50,6 +50,7 @@ from pmflib.ingest.dataset.long import spill_long as spill_long
 from pmflib.ingest.dataset.quarantine import QUARANTINE as QUARANTINE
 from pmflib.ingest.dataset.quarantine import QUARANTINE_HASHES as QUARANTINE_HASHES
 from pmflib.ingest.dataset.quarantine import QuarantineWriter as QuarantineWriter
+from pmflib.ingest.dataset.quarantine import RejectedRow as RejectedRow
 from pmflib.ingest.dataset.quarantine import export_quarantine as export_quarantine
 from pmflib.ingest.dataset.quarantine import read_part as read_part
 from pmflib.ingest.dataset.quarantine import read_quarantine as read_quarantine
@@ -106,3 +107,4 @@ from pmflib.ingest.sources import recall_digest as recall_digest
 from pmflib.ingest.sources import spare_transient as spare_transient
 from pmflib.ingest.sources import take_marks as take_marks
 from pmflib.ingest.splitting import read_splits as read_splits
+from pmflib.ingest.splitting import split_groups as split_groups

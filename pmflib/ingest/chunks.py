@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
 from pmflib.base.arrays import IntArray
-from pmflib.base.errors import SourceError
+from pmflib.base.errors import PmfError, SourceError
 from pmflib.base.texts import list_near
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import Source
+
+T = TypeVar("T")
 
 FILE_CHUNK_BYTES = 256 << 20
 """Approximate size of a chunk of plain CSV, bytes: about ten seconds of encoding. It is fixed, so that results do not
@@ -103,6 +106,27 @@ def choose_groups(rows: Sequence[int], most_rows: int) -> list[range]:
             runs.append(range(first, group + 1))
             first, n_collected = group + 1, 0
     return runs
+
+
+def group_results(
+    files: Iterable[Sequence[object]], results: Iterable[T | PmfError]
+) -> list[list[T] | PmfError]:
+    """Group the results of chunks by file; a file of which chunks cannot be used gives the error of the first one.
+
+    Parameters
+    ----------
+    files
+        Chunks of each file.
+    results
+        Result of `pmflib.ingest.sources.attempt` for each chunk of all files, in order.
+    """
+    rest, grouped = iter(results), list[list[T] | PmfError]()
+    for chunks in files:
+        mine = [next(rest) for _ in chunks]
+        errors = [each for each in mine if isinstance(each, PmfError)]
+        good = [each for each in mine if not isinstance(each, PmfError)]
+        grouped.append(errors[0] if errors else good)
+    return grouped
 
 
 @dataclass(frozen=True)

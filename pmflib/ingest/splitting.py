@@ -18,7 +18,14 @@ from pmflib.base.json_files import parse_json
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.ingest import chunks
-from pmflib.ingest.chunks import FileChunk, choose_groups, choose_ranges, is_parquet, is_text
+from pmflib.ingest.chunks import (
+    FileChunk,
+    choose_groups,
+    choose_ranges,
+    group_results,
+    is_parquet,
+    is_text,
+)
 from pmflib.ingest.csv.rows import find_data
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import count_group_rows
@@ -102,8 +109,8 @@ def split_files(
         elif isinstance(found, Entry):
             out.append(_apply_splits(store, found, source, raw))
         else:
-            parts = [FileChunk(source)] if found is None else split_groups(source, found)
-            out.append([FilePart(chunk, raw) for chunk in parts])
+            own = split_groups(source, found or [], chunks.FILE_CHUNK_ROWS)
+            out.append([FilePart(chunk, raw) for chunk in own])
     return out
 
 
@@ -143,9 +150,9 @@ def read_splits(store: Store, splits: Reference) -> list[tuple[int, int, int, in
         ) from error
 
 
-def split_groups(source: Source, rows: Sequence[int]) -> list[FileChunk]:
-    """Split a Parquet file by the numbers of rows of its groups."""
-    runs = choose_groups(rows, chunks.FILE_CHUNK_ROWS)
+def split_groups(source: Source, rows: Sequence[int], most_rows: int) -> list[FileChunk]:
+    """Split a Parquet file by the numbers of rows of its groups: see `choose_groups`."""
+    runs = choose_groups(rows, most_rows)
     if len(runs) < 2:
         return [FileChunk(source)]
     ends = np.cumsum(rows).tolist()
@@ -219,11 +226,9 @@ def _find_splits(
         items += [(source, *each) for each in ranges]
         missing.append((source, raw, ranges))
     follow = partial(attempt, build=follow_range)
-    followed = iter(map_items(client, follow, items, config.delimiter))
-    for source, raw, ranges in missing:
-        mine = [next(followed) for _ in ranges]
-        errors = [each for each in mine if isinstance(each, PmfError)]
-        lanes = [each for each in mine if not isinstance(each, PmfError)]
+    tried: list[IntArray | PmfError] = map_items(client, follow, items, config.delimiter)
+    followed = group_results([ranges for *_, ranges in missing], tried)
+    for (source, raw, ranges), lanes in zip(missing, followed, strict=True):
 
         def build(source: Source, raw: Reference, rows: Any) -> Entry:
             def write(folder: Path, work: Path) -> Mapping[str, Any]:
@@ -236,7 +241,9 @@ def _find_splits(
             )
 
         found[source.name] = (
-            errors[0] if errors else attempt(source, raw, join_ranges(ranges, lanes), build=build)
+            lanes
+            if isinstance(lanes, PmfError)
+            else attempt(source, raw, join_ranges(ranges, lanes), build=build)
         )
     return found
 

@@ -167,6 +167,7 @@ from pmflib.store.table_files import Writer as Writer
 from pmflib.store.table_files import check_no_file as check_no_file
 from pmflib.store.table_files import check_suffix as check_suffix
 from pmflib.store.table_files import describe_columns as describe_columns
+from pmflib.store.table_files import draft_file as draft_file
 from pmflib.store.table_files import hold_output as hold_output
 from pmflib.store.table_files import join_files as join_files
 from pmflib.store.table_files import list_suffixes as list_suffixes

@@ -133,6 +133,17 @@ def hold_output(output: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def draft_file(path: Path) -> Iterator[Path]:
+    """Replace a file atomically: by the hidden draft beside it that is to be written, unless there is an error."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def write_file(
     path: Path,
     schema: pa.Schema,
@@ -171,33 +182,29 @@ def write_file(
 
     check_suffix(path)
     if other := find_offers("writers").get(path.suffix.lower()):
-        rows, draft = (path.with_name(f".{path.name}.{end}") for end in ("parquet", "draft"))
+        rows = path.with_name(f".{path.name}.parquet")
         try:
             n_rows = write_file(rows, schema, tables)
-            other.write(draft, path.suffix.lower().removeprefix("."), rows, described)
-            draft.replace(path)
+            with draft_file(path) as draft:
+                other.write(draft, path.suffix.lower().removeprefix("."), rows, described)
         finally:
             rows.unlink(missing_ok=True)
-            draft.unlink(missing_ok=True)
         return n_rows
     if is_csv := path.suffix.lower() == ".csv":
         # the CSV writer does not support dictionaries
         schema = pa.schema([(field.name, _spell_out(field.type)) for field in schema])
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft, n_rows = path.with_name(f".{path.name}.draft"), 0
-    try:
-        with (
-            pyarrow.csv.CSVWriter(draft, _map_texts(schema.empty_table(), guard_cell).schema)
-            if is_csv
-            else pq.ParquetWriter(draft, schema, **write_options(schema))
-        ) as writer:
-            for table in tables:
-                found = table.cast(schema)
-                writer.write(_map_texts(found, guard_cell) if is_csv else found)
-                n_rows += table.num_rows
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    n_rows = 0
+    with (
+        draft_file(path) as draft,
+        pyarrow.csv.CSVWriter(draft, _map_texts(schema.empty_table(), guard_cell).schema)
+        if is_csv
+        else pq.ParquetWriter(draft, schema, **write_options(schema)) as writer,
+    ):
+        for table in tables:
+            found = table.cast(schema)
+            writer.write(_map_texts(found, guard_cell) if is_csv else found)
+            n_rows += table.num_rows
     return n_rows
 
 

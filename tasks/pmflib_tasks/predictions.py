@@ -41,7 +41,7 @@ def publish_samples(
     store = open_store(config)
     entry = store.find(dataset.identity)
     assert entry is not None
-    unknown: dict[str, dict[str, int]] = {}
+    unknown: dict[str, Mapping[str, int]] = {}
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         scorer = make_scorer()
@@ -54,7 +54,8 @@ def publish_samples(
             n_samples, measures = score_stored(client, layers, scorer, claim_parts(work), show)
         publish_folder(work, folder, n_samples)
         rows = DatasetAccount.from_json(entry.summary)
-        account = ScoreAccount.of_dataset(rows, n_samples, unknown, measures, len(layers))
+        targets = list(measures)
+        account = ScoreAccount(n_samples, rows, unknown, targets, measures, len(layers))
         return {**account.to_json(), **scorer.facts}
 
     return build_artefact(
@@ -113,7 +114,7 @@ def publish_files(
             )
         publish_folder(work, folder, account.samples)
         content = {**account.to_json(), **scorer.facts}
-        return content | {"files_skipped": {**(account.files_skipped or {}), **skipped}}
+        return content | {"files_skipped": {**account.rows.files_skipped, **skipped}}
 
     return build_artefact(
         store,

@@ -20,7 +20,7 @@ from pmflib.store import WrittenSamples
 def fill(path, n_rows, file="a.csv"):
     with QuarantineWriter(path) as quarantine:
         for row in range(1, n_rows + 1):
-            quarantine.add(file, row, "ragged", None, f"r{row}")
+            quarantine.add((file, row, "ragged", None, f"r{row}"))
     return path
 
 

@@ -26,7 +26,7 @@ from pmflib.ingest import (
     read_rows,
     splitting,
 )
-from pmflib.ingest.chunks import choose_ranges
+from pmflib.ingest.chunks import choose_ranges, group_results
 from pmflib.ingest.csv.rows import find_data
 from pmflib.ingest.dataset.identifiers import BUCKET_BYTES, LEAST_GROUPS, group_buckets
 from pmflib.ingest.splitting import can_split, follow_range, is_bytewise, join_ranges
@@ -339,6 +339,12 @@ def test_is_bytewise__no_encoding_in_which_a_byte_may_wait_for_another():
     for name in ("utf-16", "utf-32", "utf-7", "cp932", "gb18030", "big5", "iso2022_jp", "hz",
                  "cp037", "utf-8-sig"):  # fmt: skip
         assert not is_bytewise(name), name
+
+
+def test_group_results__results_of_a_file_or_its_first_error():
+    first, later = SourceError("row 1"), SourceError("row 9")
+    grouped = group_results([range(2), range(3), []], [1, 2, 3, first, later])
+    assert grouped == [[1, 2], first, []]
 
 
 @pytest.mark.parametrize("n_buckets", [1, 5, 16, 4096])

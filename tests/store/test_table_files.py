@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.base import ConfigError, guard_cell, restore_cell
-from pmflib.store import join_files, read_file, write_file
+from pmflib.store import draft_file, join_files, read_file, write_file
 
 
 @pytest.fixture
@@ -38,6 +38,16 @@ def test_join_files__all_rows_in_order(tmp_path, suffix):
     read = pq.read_table if suffix == ".parquet" else pa.csv.read_csv
     assert read(file)["task"].to_pylist() == ["t1", "t2", "t3"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, "labels"]
+
+
+def test_draft_file__an_error_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "a.json"
+    with draft_file(path) as draft:
+        draft.write_text("first")
+        assert not path.exists()
+    with pytest.raises(UnicodeEncodeError), draft_file(path) as draft:
+        draft.write_text("second \ud800", "utf-8")
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("a.json", "first")]
 
 
 RUN = ("=1+1", "+cmd", "-cmd|' /C calc'!A0", "@sum(1)", "\t=1", "\r=1", "\n=1", "=", "-")

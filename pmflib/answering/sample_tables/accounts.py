@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,38 +70,29 @@ def add_counts(first: Counts, second: Counts) -> dict[str, dict[str, int]]:
     return total
 
 
-@dataclass(frozen=True)
-class UnknownLevels:
-    """Values of a column that are not levels.
+def list_unknown(n_cells: int, counts: Mapping[str, int]) -> dict[str, object]:
+    """List the values of a column that are not levels, as plain JSON types.
 
     Parameters
     ----------
-    cells
+    n_cells
         Number of cells with such a value.
     counts
         Number of cells by value, for at most ``MOST_VALUES`` values.
+
+    Returns
+    -------
+    The cells, the most frequent values (ties in order of appearance), and the number of other values.
     """
-
-    cells: int
-    counts: Mapping[str, int]
-
-    @property
-    def most(self) -> list[tuple[str, int]]:
-        """Values with their counts, by falling count; ties keep the order of appearance."""
-        return sorted(self.counts.items(), key=lambda each: -each[1])
-
-    def to_json(self) -> dict[str, object]:
-        """Convert to plain JSON types: cells, the most frequent values, and the number of other values."""
-        most = self.most
-        return {
-            "cells": self.cells,
-            "values": dict(most[:VALUES_LISTED]),
-            "more_values": max(0, len(most) - VALUES_LISTED),
-        }
+    return {
+        "cells": n_cells,
+        "values": dict(Counter(counts).most_common(VALUES_LISTED)),
+        "more_values": max(0, len(counts) - VALUES_LISTED),
+    }
 
 
 def describe_unknown(column: str, found: Mapping[str, Any], *, is_target: bool) -> str:
-    """Describe the values of a column that are not levels, from the result of `UnknownLevels.to_json`.
+    """Describe the values of a column that are not levels, from `list_unknown`.
 
     Examples
     --------
@@ -116,13 +107,7 @@ def describe_unknown(column: str, found: Mapping[str, Any], *, is_target: bool) 
 
 
 def check_file(
-    name: str,
-    account: Account,
-    observed: Mapping[str, int],
-    unknown: Counts,
-    schema: Schema,
-    targets: Sequence[str],
-    example: str,
+    name: str, file: PartAccount, schema: Schema, targets: Sequence[str], example: str
 ) -> None:
     """Refuse a file if most of its rows are rejected, or if no value of a column is a level.
 
@@ -130,12 +115,8 @@ def check_file(
     ----------
     name
         Name of the file.
-    account
+    file
         Account of its rows.
-    observed
-        Number of cells with a level, by variable.
-    unknown
-        Number of cells without one, by variable and value.
     schema
         Variables and levels.
     targets
@@ -148,6 +129,7 @@ def check_file(
     SchemaError
         If the file is refused; the message names the column, a value, the levels and the remedy.
     """
+    account = file.account
     unfit = account.rows_unfit
     if unfit > MOST_ROWS * account.rows_in:
         reasons = [f"{reason} {n:,}" for reason, n in account.list_reasons().items()]
@@ -159,10 +141,10 @@ def check_file(
         )
     for variable in schema:
         n_unknown = account.cells_made_missing[variable.name]
-        if not n_unknown or observed.get(variable.name, 0) or variable.name in targets:
+        if not n_unknown or file.observed[variable.name] or variable.name in targets:
             continue
-        found = UnknownLevels(n_unknown, unknown.get(variable.name, {}))
-        such = [f"{value!r} ({n:,} times)" for value, n in found.most[:1]]
+        most = Counter(file.unknown.get(variable.name, {})).most_common(1)
+        such = [f"{value!r} ({n:,} times)" for value, n in most]
         raise SchemaError(
             f"{name}: none of the {n_unknown:,} values of column {variable.name!r} is a level"
             + "".join(f", such as {each}" for each in such)
@@ -172,6 +154,28 @@ def check_file(
         )
 
 
+def check_files(
+    files: Sequence[tuple[Source, PartAccount]],
+    schema: Schema,
+    targets: Sequence[str],
+    find_example: Callable[[Source], str],
+) -> None:
+    """Check the accounts of files, each with a rejected row as an example: see `check_file`.
+
+    Raises
+    ------
+    SchemaError
+        If a file is refused; the message names all such files.
+    """
+
+    def check(item: tuple[Source, PartAccount]) -> None:
+        source, file = item
+        check_file(source.name, file, schema, targets, find_example(source))
+
+    sources = [source for source, _ in files]
+    keep_readable(sources, [attempt(item, build=check) for item in files], "stop", {})
+
+
 def check_dataset(
     store: Store,
     dataset: Reference,
@@ -179,7 +183,7 @@ def check_dataset(
     config: SourceOptions,
     schema: Schema,
     targets: Sequence[str],
-) -> dict[str, dict[str, int]]:
+) -> Counts:
     """Check the files of the samples to score: see `check_file`.
 
     Parameters
@@ -207,37 +211,30 @@ def check_dataset(
         for row in batch.select(["file", "row", "reason", "column"]).to_pylist():
             if row["reason"] != "duplicate":
                 examples.setdefault(row.pop("file"), describe_row(**row))
-    unknown: dict[str, dict[str, dict[str, int]]] = {source.name: {} for source in used}
+    accounts: list[PartAccount] = []
     for source in used:
-        names = [name for name, n in files[source.name].rows.cells_made_missing.items() if n]
+        file, unknown = files[source.name], dict[str, dict[str, int]]()
+        names = [name for name, n in file.rows.cells_made_missing.items() if n]
         columns = list(dict.fromkeys(schema[name].column for name in names))
         found = count_values([source], config, columns, schema.coded_columns) if names else {}
         for name in names:
             texts = found[schema[name].column].counts
-            codes = {text: schema[name].encode_cell(text) for text in texts}
             own = {
                 text.strip()[:LONGEST_VALUE]: n
                 for text, n in texts.items()
-                if codes[text] == UNKNOWN
+                if schema[name].encode_cell(text) == UNKNOWN
             }
-            unknown[source.name][name] = dict(list(own.items())[:MOST_VALUES])
-
-    def check(source: Source) -> None:
-        file = files[source.name]
+            unknown[name] = dict(list(own.items())[:MOST_VALUES])
         observed = {
             name: int(file.level_counts[schema.rows_of(index)].sum())
             for index, name in enumerate(schema.names)
         }
-        check_file(
-            *(source.name, file.rows, observed, unknown[source.name], schema, targets),
-            examples.get(source.name, ""),
-        )
-
-    keep_readable(used, [attempt(source, build=check) for source in used], "stop", {})
-    total: dict[str, dict[str, int]] = {}
-    for counts in unknown.values():
-        total = add_counts(total, counts)
-    return total
+        accounts.append(PartAccount(file.rows, (), True, Counter(observed), unknown))
+    check_files(
+        list(zip(used, accounts, strict=True)),
+        *(schema, targets, lambda source: examples.get(source.name, "")),
+    )
+    return sum(accounts, PartAccount.zero(0)).unknown
 
 
 def describe_row(row: int, reason: str, column: str | None) -> str:
@@ -335,10 +332,7 @@ class ScoreAccount:
     samples
         Number of scored samples.
     rows
-        Numbers of rows by outcome, with the keys of `pmflib.ingest.dataset.accounts.DatasetAccount`: "rows_in" and
-        "rows_quarantined"; for rows that were sorted into samples, all keys.
-    reasons, cells_made_missing
-        Number of rows in quarantine by reason, and of values by variable that are not levels and count as missing.
+        Account of the rows, with the files that were skipped.
     unknown
         Number of cells that count as missing, by variable and value.
     targets, measures
@@ -347,66 +341,38 @@ class ScoreAccount:
         Number of files with scores.
     targets_absent
         Files without a column of a target, by target.
-    files_skipped
-        Unreadable files that were skipped, with reasons; None if none may be skipped.
+    outcomes
+        Outcomes of the rows to list; by default all, so that a reader can check that they add up.
     """
 
     samples: int
-    rows: Mapping[str, int]
-    reasons: Mapping[str, int]
-    cells_made_missing: Mapping[str, int]
+    rows: DatasetAccount
     unknown: Counts
     targets: Sequence[str]
     measures: Mapping[str, Mapping[str, float]]
     parts: int
     targets_absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    files_skipped: Mapping[str, str] | None = None
-
-    @classmethod
-    def of_dataset(
-        cls,
-        dataset: DatasetAccount,
-        n_samples: int,
-        unknown: Counts,
-        measures: Mapping[str, Mapping[str, float]],
-        parts: int,
-    ) -> ScoreAccount:
-        """Build the account of rows that were sorted into samples.
-
-        Parameters
-        ----------
-        dataset
-            Account of the rows.
-        n_samples, unknown, measures, parts
-            As above; the targets are those of the measures.
-        """
-        # all keys, so that a reader can check that they add up
-        content: Any = dataset.to_json()
-        rows = {name: n for name, n in content.items() if name.startswith("rows_")}
-        cells = {name: n for name, n in sorted(dataset.cells_made_missing.items()) if n}
-        return cls(
-            *(n_samples, rows, dataset.list_reasons(), cells, unknown, list(measures), measures),
-            parts,
-            files_skipped=dataset.files_skipped,
-        )
+    outcomes: Sequence[str] | None = None
 
     def to_json(self) -> dict[str, object]:
         """Convert to plain JSON types."""
-        skipped = self.files_skipped
+        rows: Any = self.rows.to_json()
+        outcomes = [name for name in rows if name.startswith("rows_")]
+        cells = {name: n for name, n in rows["cells_made_missing"].items() if n}
         return {
             "samples": self.samples,
-            **self.rows,
-            "reasons": dict(self.reasons),
-            "cells_made_missing": dict(self.cells_made_missing),
+            **{name: rows[name] for name in self.outcomes or outcomes},
+            "reasons": rows["reasons"],
+            "cells_made_missing": cells,
             "unknown_levels": {
-                name: UnknownLevels(n_cells, self.unknown.get(name, {})).to_json()
-                for name, n_cells in self.cells_made_missing.items()
+                name: list_unknown(n_cells, self.unknown.get(name, {}))
+                for name, n_cells in cells.items()
             },
             "targets": list(self.targets),
             "targets_absent": {name: list(files) for name, files in self.targets_absent.items()},
             "measures": dict(self.measures),
             "parts": self.parts,
-            **({} if skipped is None else {"files_skipped": dict(sorted(skipped.items()))}),
+            "files_skipped": rows["files_skipped"],
         }
 
 
@@ -437,7 +403,7 @@ def combine_parts(
     whole = sum(parts, PartAccount.zero(len(targets)))
     account = whole.account
     # raises an error if rows do not add up
-    account.to_json()
+    rows = DatasetAccount.from_json({**account.to_json(), "files_skipped": files_skipped})
     for target, sums in zip(targets, whole.sums, strict=True):
         if sums.judged + sums.missing != account.rows_encoded:
             raise StoreError(
@@ -446,13 +412,12 @@ def combine_parts(
             )
     return ScoreAccount(
         account.rows_encoded,
-        {"rows_in": account.rows_in, "rows_quarantined": account.rows_quarantined},
-        account.list_reasons(),
-        dict(sorted(account.cells_made_missing.items())),
+        rows,
         whole.unknown,
         targets,
         {t: sums.measure() for t, sums in zip(targets, whole.sums, strict=True)},
         len(parts),
         targets_absent,
-        files_skipped,
+        # every encoded row is a sample
+        ("rows_in", "rows_quarantined"),
     )

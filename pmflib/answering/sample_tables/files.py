@@ -10,11 +10,10 @@ from pathlib import Path
 from pmflib.answering.sample_tables.accounts import (
     PartAccount,
     ScoreAccount,
-    check_file,
+    check_files,
     combine_parts,
 )
 from pmflib.answering.sample_tables.parts import (
-    NamedChunk,
     ScoringJob,
     find_example,
     list_absent,
@@ -26,6 +25,7 @@ from pmflib.base.errors import PmfError
 from pmflib.base.machine import count_processors
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
+from pmflib.ingest.chunks import FileChunk, group_results
 from pmflib.ingest.dataset.wide import list_ignored
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import Source, attempt, digest_source, keep_readable, take_marks
@@ -82,18 +82,18 @@ def score_sources(
     marks = {source.name: take_marks(source) for source in sources}
     targets, absent = scorer.options.targets, dict[str, list[str]]()
 
-    def split(item: tuple[int, Source]) -> list[NamedChunk]:
-        index, source = item
+    def split(source: Source) -> list[FileChunk]:
         list_ignored(source, scorer.model.schema, config, targets)
         for name in list_absent(source, targets, config, scorer.model.schema):
             absent.setdefault(name, []).append(source.name)
         # chunks do not hash their file again
-        return list_chunks(replace(source, digest=""), index, config)
+        return list_chunks(replace(source, digest=""), config)
 
     rule, skipped = config.on_unreadable_file, dict[str, str]()
-    listed = [attempt(item, build=split) for item in enumerate(sources)]
+    listed = [attempt(source, build=split) for source in sources]
     found = keep_readable(sources, listed, rule, skipped)
-    chunks = [chunk for _, own in found for chunk in own]
+    indices = {source.name: index for index, source in enumerate(sources)}
+    chunks = [(indices[source.name], chunk) for source, own in found for chunk in own]
     threads = 1 if client is not None else threads or count_processors()
     job = ScoringJob(scorer, config, policy, tuple(columns), name_for_workers(folder), threads)
     on_piece(0, len(chunks))
@@ -104,19 +104,11 @@ def score_sources(
         job,
         on_result=lambda done: on_piece(done, len(chunks)),
     )
-    by_name: dict[str, list[PartAccount] | PmfError] = {}
-    for chunk, result in zip(chunks, tried, strict=True):
-        before = by_name.get(chunk.source.name, [])
-        whole = before if isinstance(before, PmfError) else result
-        if isinstance(before, list) and isinstance(result, list):
-            whole = [*before, *result]
-        by_name[chunk.source.name] = whole
-    scored = keep_readable(
-        [source for source, _ in found],
-        [by_name[source.name] for source, _ in found],
-        rule,
-        skipped,
-    )
+    results = group_results([own for _, own in found], tried)
+    scored = [
+        (source, [part for parts in of_chunks for part in parts])
+        for source, of_chunks in keep_readable([each for each, _ in found], results, rule, skipped)
+    ]
     gather_in(folder)
     for index, source in enumerate(sources):
         if source.name in skipped:
@@ -125,19 +117,11 @@ def score_sources(
     for source, _ in scored:
         if not marks[source.name] or take_marks(source) != marks[source.name]:
             source.check(digest_source(source))
-    indices = {source.name: index for index, source in enumerate(sources)}
-
-    def check(item: tuple[Source, list[PartAccount]]) -> None:
-        source, parts = item
-        whole = sum(parts, PartAccount.zero(len(targets)))
-        example = find_example(folder, name_file_parts(indices[source.name]))
-        check_file(
-            *(source.name, whole.account, whole.observed, whole.unknown),
-            *(scorer.model.schema, targets, example),
-        )
-
-    keep_readable(
-        [each for each, _ in scored], [attempt(each, build=check) for each in scored], "stop", {}
+    nothing = PartAccount.zero(len(targets))
+    check_files(
+        [(source, sum(parts, nothing)) for source, parts in scored],
+        *(scorer.model.schema, targets),
+        lambda source: find_example(folder, name_file_parts(indices[source.name])),
     )
     parts = [part for _, of_file in scored for part in of_file]
     return combine_parts(parts, targets, skipped, absent)

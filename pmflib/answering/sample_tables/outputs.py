@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from pmflib.base.errors import ConfigError, StoreError
 from pmflib.base.json_files import parse_json, read_json
 from pmflib.schema.file_columns import FileColumn
-from pmflib.store.table_files import ACCOUNT, check_no_file, list_suffixes
+from pmflib.store.table_files import ACCOUNT, check_no_file, draft_file, list_suffixes
 
 PARTS = "parts"
 """Folder of parts in the checkpoints of an artefact."""
@@ -233,6 +232,5 @@ def read_output_record(path: Path) -> dict[str, Any]:
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file atomically."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps(content, indent=1), "utf-8")
-    os.replace(draft, path)
+    with draft_file(path) as draft:
+        draft.write_text(json.dumps(content, indent=1), "utf-8")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +18,14 @@ from pmflib.base.arrays import IntArray
 from pmflib.base.errors import SourceError
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
-from pmflib.ingest.chunks import FileChunk, RawRows, choose_groups, is_parquet
-from pmflib.ingest.dataset.quarantine import QuarantineWriter
+from pmflib.ingest.chunks import FileChunk, RawRows, is_parquet
+from pmflib.ingest.dataset.quarantine import QuarantineWriter, RejectedRow
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.wide import WideEncoder, read_texts
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import count_group_rows, read_columns, read_rows
 from pmflib.ingest.sources import Source
+from pmflib.ingest.splitting import split_groups
 from pmflib.model.measures import TargetSums
 from pmflib.model.table_makers import TableMaker
 from pmflib.schema import Schema
@@ -33,7 +33,7 @@ from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived
 from pmflib.store.dataset import Layer
 from pmflib.store.objects.local_files import name_for_workers
 from pmflib.store.sample_blocks import read_blocks, read_origins
-from pmflib.store.table_files import ACCOUNT, write_options
+from pmflib.store.table_files import ACCOUNT, draft_file, write_options
 
 PART_ROWS = 1 << 20
 """Number of rows after which a part ends, which bounds the work lost by an interruption; it is fixed, so that parts do
@@ -42,21 +42,6 @@ AHEAD = 2
 """Number of batches per thread that are read ahead."""
 QUARANTINE_FOLDER = "_quarantine"
 """Folder of rejected rows beside the parts; readers of Parquet folders skip it because of its name."""
-
-
-@dataclass(frozen=True)
-class NamedChunk(FileChunk):
-    """A file, or some row groups of a Parquet file, with the prefix of the names of its parts.
-
-    Parameters
-    ----------
-    source, index, groups, bytes, first_row, n_rows
-        As for `FileChunk`.
-    name
-        Prefix of the names of the parts; the order of names is the order of rows.
-    """
-
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,32 +70,17 @@ class ScoringJob:
     threads: int = 1
 
 
-def list_chunks(source: Source, index: int, config: SourceOptions) -> list[NamedChunk]:
+def list_chunks(source: Source, config: SourceOptions) -> list[FileChunk]:
     """Split a file into chunks: row groups of a Parquet file with about ``PART_ROWS`` rows; other files are one chunk.
-
-    Parameters
-    ----------
-    source
-        The file.
-    index
-        Its index among the files.
-    config
-        Options of reading.
 
     Raises
     ------
     SourceError
         If a Parquet file cannot be read.
     """
-    begin = f"{name_file_parts(index)}-"
     if not is_parquet(source, config):
-        return [NamedChunk(source, name=f"{begin}00000")]
-    runs = choose_groups(count_group_rows(source), PART_ROWS)
-    chunks = [
-        NamedChunk(source, index, groups, name=f"{begin}{groups.start:05}")
-        for index, groups in enumerate(runs)
-    ]
-    return chunks or [NamedChunk(source, groups=range(0), name=f"{begin}00000")]
+        return [FileChunk(source)]
+    return split_groups(source, count_group_rows(source), PART_ROWS)
 
 
 def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
@@ -128,13 +98,13 @@ def name_file_parts(index: int) -> str:
     return f"part-{index:05}"
 
 
-def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
-    """Score the rows of a chunk into its parts.
+def score_chunk(item: tuple[int, FileChunk], job: ScoringJob) -> list[PartAccount]:
+    """Score the rows of a chunk into its parts; the order of their names is the order of the rows.
 
     Parameters
     ----------
-    chunk
-        The chunk.
+    item
+        Index of the file among the files, and the chunk.
     job
         Settings.
 
@@ -149,8 +119,14 @@ def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
     StoreError
         If a part is damaged.
     """
-    done: list[PartAccount] = []
-    while has_arrived(path := _name_part(chunk, job, len(done))):
+    index, chunk = item
+    first = chunk.groups.start if chunk.groups else 0
+    name, done = f"{job.folder}/{name_file_parts(index)}-{first:05}", list[PartAccount]()
+
+    def name_part() -> Path:
+        return find_out(f"{name}-{len(done):05}.parquet")
+
+    while has_arrived(path := name_part()):
         done.append(PartAccount.read(path))
     if done and done[-1].is_last:
         return done
@@ -158,7 +134,7 @@ def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
     batches = _look_ahead(_score_batches(chunk, job, n_skipped))
     ended = False
     while not ended:
-        part, ended = _write_part(chunk, job, len(done), batches)
+        part, ended = _write_part(name_part(), chunk, job, batches)
         done.append(part)
     return done
 
@@ -179,31 +155,16 @@ def find_example(folder: Path, begin: str) -> str:
     return ""
 
 
-def _name_part(chunk: NamedChunk, job: ScoringJob, number: int) -> Path:
-    return find_out(f"{job.folder}/{chunk.name}-{number:05}.parquet")
-
-
 @dataclass(frozen=True)
 class _Batch:
     """Predictions for a batch of rows, with its account and its rejected rows."""
 
     table: pa.Table
     account: PartAccount
-    rejected: list[tuple[str, int, str, str | None, str]]
+    rejected: list[RejectedRow]
 
 
-class _Rejected:
-    """Buffer of the rows that a screen rejects, which are written in order later."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, int, str, str | None, str]] = []
-
-    def add(self, *row: Any) -> None:
-        """Add a row, with the arguments of `QuarantineWriter.add`."""
-        self.rows.append(row)
-
-
-def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
+def _score_batches(chunk: FileChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
     """Score the batches of a chunk after the skipped rows, in order, several at a time."""
     schema = job.scorer.model.schema
     encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
@@ -233,7 +194,7 @@ def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterat
                 future.cancel()
 
 
-def _skip_rows(raws: Iterator[RawRows], chunk: NamedChunk, n_skipped: int) -> Iterator[RawRows]:
+def _skip_rows(raws: Iterator[RawRows], chunk: FileChunk, n_skipped: int) -> Iterator[RawRows]:
     """Skip the rows of finished parts, which end where batches end."""
     for raw in raws:
         if n_skipped <= 0:
@@ -246,9 +207,9 @@ def _skip_rows(raws: Iterator[RawRows], chunk: NamedChunk, n_skipped: int) -> It
         )
 
 
-def _score_batch(raw: RawRows, chunk: NamedChunk, job: ScoringJob, encoder: WideEncoder) -> _Batch:
-    rejected: Any = _Rejected()
-    screen = Screen(chunk.source, job.config, job.policy, rejected)
+def _score_batch(raw: RawRows, chunk: FileChunk, job: ScoringJob, encoder: WideEncoder) -> _Batch:
+    rejected: list[RejectedRow] = []
+    screen = Screen(chunk.source, job.config, job.policy, rejected.append)
     unknown: dict[str, dict[str, int]] = {}
 
     def count_unknown(name: str, values: pa.Array) -> None:
@@ -263,7 +224,7 @@ def _score_batch(raw: RawRows, chunk: NamedChunk, job: ScoringJob, encoder: Wide
     # leave out variables without such cells
     account = replace(screen.account, cells_made_missing=+screen.account.cells_made_missing)
     part = PartAccount(account, tuple(sums), observed=observed, unknown=unknown)
-    return _Batch(table, part, rejected.rows)
+    return _Batch(table, part, rejected)
 
 
 def list_origins(
@@ -303,17 +264,14 @@ def _look_ahead(batches: Iterator[_Batch]) -> Iterator[tuple[_Batch, bool]]:
 
 
 def _write_part(
-    chunk: NamedChunk, job: ScoringJob, number: int, batches: Iterator[tuple[_Batch, bool]]
+    path: Path, chunk: FileChunk, job: ScoringJob, batches: Iterator[tuple[_Batch, bool]]
 ) -> tuple[PartAccount, bool]:
     """Write the next part and its rejected rows, atomically."""
-    path = _name_part(chunk, job, number)
     part = PartAccount.zero(len(job.scorer.options.targets))
-    draft, quarantine = path.with_name(f".{path.name}.draft"), path.parent / QUARANTINE_FOLDER
-    rejected = quarantine / path.name
-    empty = _make_empty(chunk, job)
-    try:
-        with pq.ParquetWriter(draft, empty.schema, **write_options(empty.schema)) as writer:
-            kept: list[tuple[str, int, str, str | None, str]] = []
+    rejected, kept = path.parent / QUARANTINE_FOLDER / path.name, list[RejectedRow]()
+    columns = _make_empty(chunk, job).schema
+    with draft_file(path) as draft:
+        with pq.ParquetWriter(draft, columns, **write_options(columns)) as writer:
             for batch, is_last in batches:
                 part += replace(batch.account, is_last=is_last)
                 kept += batch.rejected
@@ -326,22 +284,16 @@ def _write_part(
                 part = replace(part, is_last=True)
             writer.add_key_value_metadata({ACCOUNT: part.to_bytes()})
         if kept:
-            quarantine.mkdir(exist_ok=True)
-            hidden = rejected.with_name(f".{rejected.name}.draft")
-            with QuarantineWriter(hidden) as writer_of_rejected:
-                for row in kept:
-                    writer_of_rejected.add(*row)
-            hidden.replace(rejected)
+            # before the part, so that its quarantine exists if it does
+            rejected.parent.mkdir(exist_ok=True)
+            with draft_file(rejected) as hidden, QuarantineWriter(hidden) as quarantine:
+                quarantine.add_all(kept)
             hand_in(rejected)
-        # the part last, so that its quarantine exists if it does
-        draft.replace(path)
-        hand_in(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    hand_in(path)
     return part, part.is_last
 
 
-def _make_empty(chunk: NamedChunk, job: ScoringJob) -> pa.Table:
+def _make_empty(chunk: FileChunk, job: ScoringJob) -> pa.Table:
     """Make an empty table with the columns of the parts."""
     schema = job.scorer.model.schema
     texts = pa.array([], pa.string())
@@ -455,8 +407,10 @@ def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, 
     empty = np.empty((0, schema.n_variables), schema.code_dtype)
     columns = scorer.score(empty, list_samples([], rows[:0]))[0].schema
     parts = [[TargetSums()] * len(scorer.options.targets)]
-    draft = out.with_name(f".{out.name}.draft")
-    with pq.ParquetWriter(draft, columns, **write_options(columns)) as writer:
+    with (
+        draft_file(out) as draft,
+        pq.ParquetWriter(draft, columns, **write_options(columns)) as writer,
+    ):
         for reference, block in zip(layer.blocks, read_blocks(layer.blocks), strict=True):
             codes, here = block.to_codes(schema.offsets), reference.rows
             table, sums = scorer.score(codes, list_samples(names[here].tolist(), rows[here]))
@@ -465,6 +419,5 @@ def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, 
         merged = [TargetSums.merge(each) for each in zip(*parts, strict=True)]
         account = {"rows_in": layer.n_rows, "sums": [asdict(each) for each in merged]}
         writer.add_key_value_metadata({ACCOUNT: json.dumps(account, sort_keys=True)})
-    draft.replace(out)
     hand_in(out)
     return layer.n_rows, merged

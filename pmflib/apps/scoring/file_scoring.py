@@ -210,7 +210,7 @@ def score_sorted(
         rejected = folder / QUARANTINE_FOLDER / "part-00000.parquet"
         export_quarantine(store, entry.reference, rejected)
     shutil.rmtree(store.root)
-    return ScoreAccount.of_dataset(account, n_samples, unknown, measures, len(layers))
+    return ScoreAccount(n_samples, account, unknown, list(measures), measures, len(layers))
 
 
 def split_columns(model: JointPMF, keep: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

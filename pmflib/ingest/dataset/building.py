@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from pmflib.base.json_records import from_json
 from pmflib.cluster.clients import Client, check_workers
 from pmflib.cluster.item_maps import map_items, recall_items
 from pmflib.cluster.maps import listen_to_counts
+from pmflib.ingest.chunks import group_results
 from pmflib.ingest.dataset.accounts import (
     DatasetAccount,
     StepSummary,
@@ -378,24 +379,11 @@ def _try_all(
     on_step: OnStep,
 ) -> list[list[Entry] | PmfError]:
     """Call `_build_all` on the chunks of all files; a file that cannot be used gives its error instead of entries."""
-    tried: Iterator[Entry | PmfError] = iter(
-        _build_all(
-            client,
-            name,
-            partial(attempt, build=build),
-            [part for _, parts in files for part in parts],
-            job,
-            on_step,
-        )
+    chunks = [part for _, parts in files for part in parts]
+    tried: list[Entry | PmfError] = _build_all(
+        client, name, partial(attempt, build=build), chunks, job, on_step
     )
-    out: list[list[Entry] | PmfError] = []
-    for _, parts in files:
-        mine = [next(tried) for _ in parts]
-        entries = [each for each in mine if isinstance(each, Entry)]
-        # the first in the order of the rows
-        errors = [each for each in mine if isinstance(each, PmfError)]
-        out.append(errors[0] if errors else entries)
-    return out
+    return group_results([parts for _, parts in files], tried)
 
 
 def _build_all(

@@ -101,7 +101,7 @@ def spill_long(
     fields += [] if source_config.psu is None else [(name, pa.int64()) for name in UNITS]
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
-        screen = Screen(source, source_config, policy, quarantine)
+        screen = Screen(source, source_config, policy, quarantine.add)
         spill.metadata |= {"layout": "long", "schema": schema.digest, "identifier": "0"}
         if chunk is not None and not chunk.is_whole:
             encoder.find_time_format(source, source_config)

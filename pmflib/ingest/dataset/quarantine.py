@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,9 @@ QUARANTINE_HASHES = "quarantine_hashes.npy"
 """File with the hash of the sample of each quarantined row, uint64, where samples are known: rows of samples that were
 assembled again are quarantined again by a later artefact."""
 
+RejectedRow: TypeAlias = tuple[str, int, str, str | None, str]
+"""Name of the file; number of the row, from 1 for the first row of data; one of ``REASONS``; column at fault, None if
+it is the row as a whole; text of the row: see `raw_text`."""
 QUARANTINE_SCHEMA = pa.schema(
     [
         pa.field("file", pa.string(), nullable=False),
@@ -36,7 +40,7 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field("raw", pa.string(), nullable=False),
     ]
 )
-"""Columns of a quarantine: see `QuarantineWriter.add`."""
+"""Columns of a quarantine: see `RejectedRow`."""
 SUPERSEDED_SCHEMA = pa.schema(
     [
         *QUARANTINE_SCHEMA,
@@ -70,31 +74,17 @@ class QuarantineWriter:
         self._schema = schema
         self._rows: list[tuple[object, ...]] = []
 
-    def add(self, file: str, row: int, reason: str, column: str | None, raw: str) -> None:
-        """Add a row.
-
-        Parameters
-        ----------
-        file
-            Name of the source.
-        row
-            Row number, from 1 for the first row of data.
-        reason
-            One of ``REASONS``.
-        column
-            Column at fault; None if it is the row as a whole.
-        raw
-            Text of the row: see `raw_text`.
-        """
-        self.add_all([(file, row, reason, column, raw)])
+    def add(self, row: tuple[object, ...]) -> None:
+        """Add a row: a tuple of the columns of the schema."""
+        assert row[2] in REASONS, row[2]
+        self._rows.append(row)
+        if len(self._rows) >= ROW_GROUP:
+            self._flush()
 
     def add_all(self, rows: Iterable[tuple[object, ...]]) -> None:
-        """Add rows, each a tuple of the columns of the schema; see `add`."""
+        """Add rows: see `add`."""
         for row in rows:
-            assert row[2] in REASONS, row[2]
-            self._rows.append(row)
-            if len(self._rows) >= ROW_GROUP:
-                self._flush()
+            self.add(row)
 
     def _flush(self) -> None:
         if self._rows:

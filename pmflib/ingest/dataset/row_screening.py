@@ -14,7 +14,7 @@ from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.errors import SchemaError, SourceError
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.dataset.accounts import Account
-from pmflib.ingest.dataset.quarantine import QuarantineWriter, field_text, raw_text
+from pmflib.ingest.dataset.quarantine import RejectedRow, field_text, raw_text
 from pmflib.ingest.options import REASONS, SchemaOptions, SourceOptions
 from pmflib.ingest.sources import Source
 from pmflib.schema import Variable
@@ -85,8 +85,8 @@ class Screen:
         The file.
     config, policy
         Layout of the file, and policy for rows that do not fit.
-    quarantine
-        Writer for quarantined rows, which the caller closes; None discards them.
+    reject
+        Called with each quarantined row, such as `QuarantineWriter.add`; by default they are discarded.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Screen:
         source: Source,
         config: SourceOptions,
         policy: SchemaOptions,
-        quarantine: QuarantineWriter | None,
+        reject: Callable[[RejectedRow], None] = lambda row: None,
     ) -> None:
         self.account = Account()
         self._source = source
         self._delimiter = config.separator
         self._sample = config.sample
         self._policy = policy
-        self._quarantine = quarantine
+        self._reject = reject
 
     def leave_out(self, n_rows: int) -> None:
         """Count rows of variables that the schema leaves out."""
@@ -141,10 +141,9 @@ class Screen:
         reasons: Counter[str] = Counter()
         for broken in self._list_broken(raw, decisions, variable_of):
             self._refuse(broken)
-            if self._quarantine is not None:
-                self._quarantine.add(
-                    self._source.name, broken.number, broken.reason, broken.column, broken.raw
-                )
+            self._reject(
+                (self._source.name, broken.number, broken.reason, broken.column, broken.raw)
+            )
             reasons[broken.reason] += 1
         kept = np.flatnonzero(decisions.fits)
         n_rows = raw.batch.num_rows + len(raw.ragged)

@@ -100,7 +100,7 @@ def encode_wide(
     samples = SampleWriter(folder / "samples", schema, sparse=False, weight_decimals=decimals)
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
-        screen = Screen(source, source_config, policy, quarantine)
+        screen = Screen(source, source_config, policy, quarantine.add)
         for rows in encode_rows(source, schema, source_config, encoder, screen, on_rows, chunk):
             level_counts += encoder.count_levels(rows.codes)
             folds = find_folds(rows.hash_samples(seed), n_folds)
@@ -164,7 +164,7 @@ def spill_wide(
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     index = _list_columns(schema, source_config).index(source_config.sample)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
-        screen = Screen(source, source_config, policy, quarantine)
+        screen = Screen(source, source_config, policy, quarantine.add)
         spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(index)}
         for rows in encode_rows(
             source, schema, source_config, encoder, screen, on_rows, chunk, erased

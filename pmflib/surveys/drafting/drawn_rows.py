@@ -76,7 +76,7 @@ def draw_rows(
     shaped = (np.empty((0, schema.n_variables), schema.code_dtype), np.empty((0, len(numeric))))
     drawn: list[np.ndarray] = [*empty, *shaped]
     for source in sources:
-        seed, screen = seed_file(source.name), Screen(source, config, policy, None)
+        seed, screen = seed_file(source.name), Screen(source, config, policy)
         for rows in encode_rows(source, schema, config, encoder, screen):
             hashes = rows.hash_samples(seed)
             is_used = np.isin(find_folds(hashes, n_folds), list(folds))

@@ -294,13 +294,13 @@ def test_score_file__goes_on_where_it_stopped(suffix, codes, tmp_path, monkeypat
     for stop in range(4):
         out, n_written = tmp_path / f"out{stop}", 0
 
-        def fail(chunk, job, number, batches, stop=stop):
+        def fail(path, chunk, job, batches, stop=stop):
             nonlocal n_written
             if n_written == stop:
                 next(batches)
                 raise KeyboardInterrupt
             n_written += 1
-            return write(chunk, job, number, batches)
+            return write(path, chunk, job, batches)
 
         monkeypatch.setattr(score_parts, "_write_part", fail)
         with pytest.raises(KeyboardInterrupt):
@@ -431,10 +431,12 @@ def test_list_chunks__row_groups_together(codes, tmp_path, monkeypatch):
     monkeypatch.setattr(score_parts, "PART_ROWS", 250)
     log = write_log(tmp_path / "log.parquet", codes, groups=100)
     (source,) = find_sources(str(log))
-    chunks = list_chunks(source, 3, make_source({"path": str(log), "layout": "wide"}))
+    chunks = list_chunks(source, make_source({"path": str(log), "layout": "wide"}))
     expected = [range(0, 3), range(3, 6), range(6, 9), range(9, 10)]
     assert [chunk.groups for chunk in chunks] == expected
-    assert [chunk.name for chunk in chunks] == [f"part-00003-0000{n}" for n in (0, 3, 6, 9)]
+    pmf.apps.score_file(MODEL, log, tmp_path / "out", reference=REFERENCE)
+    names = [f"part-00000-0000{n}-00000.parquet" for n in (0, 3, 6, 9)]
+    assert list(read_bytes(tmp_path / "out")) == names
 
 
 @pytest.mark.parametrize("damage", ["head", "middle"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pmflib.answering import UnknownLevels, add_counts, count_texts, describe_unknown
+from pmflib.answering import add_counts, count_texts, describe_unknown, list_unknown
 from pmflib.answering.sample_tables import accounts
 
 
@@ -20,9 +20,9 @@ def test_add_counts__first_values_are_kept(monkeypatch):
     assert first == {"x": {"a": 1}}
 
 
-def test_unknown_levels__most_frequent_values_and_how_many_more():
+def test_list_unknown__most_frequent_values_and_how_many_more():
     counts = {"rare": 1, "often": 1000} | {f"v{n}": 2 for n in range(30)}
-    found: Any = UnknownLevels(1061, counts).to_json()
+    found: Any = list_unknown(1061, counts)
     assert list(found["values"])[:2] == ["often", "v0"]
     assert (len(found["values"]), found["more_values"]) == (20, 12)
     said = describe_unknown("town", found, is_target=False)
