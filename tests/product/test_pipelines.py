@@ -61,7 +61,7 @@ def check_report(pipeline):
 
 
 # each family and each way of weighting once: families meet weights in test_product
-@pytest.mark.parametrize(("family", "weights"), zip(SECTIONS, COLUMNS, strict=True))
+@pytest.mark.parametrize(("family", "weights"), [*zip(SECTIONS, COLUMNS, strict=True)])
 def test_report_and_erasure(tmp_path, monkeypatch, family, weights):
     pipeline = make_pipeline(tmp_path / "one", monkeypatch, family, weights, TABLE)
     check_report(pipeline)
