@@ -9,6 +9,9 @@ from pathlib import Path
 # before NumPy is loaded, which reads it: threads that share out small matrices wait for each other in a loop, which
 # takes five to ten times the processor time of the work itself, and the last bits of sums depend on their number
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# workers in this process look at the frames of running threads every 10 ms, for a page that no test opens; in Python
+# 3.11 that ends a process now and then
+os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
 
 import pytest
 from hypothesis import settings
