@@ -547,7 +547,7 @@ def list_needs() -> dict[str, set[str]]:
 
 def _list_names(title: str) -> list[str]:
     """Names that a feature is called by: with its wing or without, and in full."""
-    return [title, title.removeprefix("pmflib."), title.rpartition(".")[2]]
+    return [title, title.removeprefix("pmflib."), title.rpartition(".")[2], title.split()[0]]
 
 
 def main() -> None:
