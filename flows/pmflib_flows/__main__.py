@@ -3,7 +3,6 @@
 import atexit
 import sys
 
-from pmflib.base.machine import load_while_there_is_room
 from pmflib_flows.interruptions import ignore_signals, is_interruption, pass_signals
 
 READING_SECONDS = 10.0
@@ -16,6 +15,9 @@ def main() -> None:
     atexit.register(ignore_signals)
     try:
         try:
+            # where an interruption is reported, too
+            from pmflib.base.machine import load_while_there_is_room
+
             load_while_there_is_room()
             from pmflib_flows import cli
         except ModuleNotFoundError as error:
