@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import UnionType
 from typing import Any, Literal, NamedTuple
 
@@ -60,7 +60,11 @@ class Interval(NamedTuple):
             return value in self.also
         if self.whole and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
             return False
-        return bool(self.find(value))
+        try:
+            return bool(self.find(value))
+        except (TypeError, ValueError):
+            # no number, or several
+            return False
 
     def explain(self, value: Any = None) -> str:
         """Return what to pass instead of a value."""
@@ -110,7 +114,7 @@ class OneOf(NamedTuple):
         More for the message.
     """
 
-    choices: Iterable[Any]
+    choices: Collection[Any]
     hint: str = ""
 
     def holds(self, value: Any) -> bool:

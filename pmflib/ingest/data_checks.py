@@ -174,7 +174,7 @@ class HeadCheck:
     ----------
     name, rows
         Name of the source, and number of rows that were read.
-    strangers
+    unknown_names
         Names of a long log that are no variables of the schema.
     unknown
         Variables with unknown levels.
@@ -182,7 +182,7 @@ class HeadCheck:
 
     name: str
     rows: int
-    strangers: list[str]
+    unknown_names: list[str]
     unknown: list[VariableCheck]
 
 

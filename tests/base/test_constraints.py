@@ -125,3 +125,9 @@ def test_types_schemas_and_names_are_checked():
     check_distinct(["a", "b"], "variables")
     with pytest.raises(SchemaError, match=r"variables named more than once: \['a'\]"):
         check_distinct(["a", "b", "a"], "variables")
+
+
+@pytest.mark.parametrize("value", [[1], {}, object(), np.array([0.5, 0.7])])
+def test_check__what_is_no_number_is_refused(value):
+    with pytest.raises(PmfError, match=r"level is .*; pass a number in"):
+        check(Interval(0, 1), level=value)

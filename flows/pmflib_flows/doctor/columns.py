@@ -47,7 +47,7 @@ def check_columns(config: PipelineConfig) -> HealthLine:
     unknown = policy.on_unknown_level, policy.on_malformed
     is_refused = any(
         each == "error" and any(getattr(head, what) for head in heads)
-        for each, what in zip(unknown, ("unknown", "strangers"), strict=True)
+        for each, what in zip(unknown, ("unknown", "unknown_names"), strict=True)
     )
     if is_refused:
         return HealthLine("FAIL", "columns", said, remedy, "source")
@@ -69,13 +69,13 @@ def makes_schema(config: PipelineConfig) -> bool:
 def describe_unknown(head: HeadCheck) -> list[str]:
     """Name the variables and levels at the head of a file that the schema lacks, a sentence for each variable."""
     said = []
-    if head.strangers:
-        said.append(f"variables {', '.join(map(repr, head.strangers[:SHOWN]))}")
+    if head.unknown_names:
+        said.append(f"variables {', '.join(map(repr, head.unknown_names[:SHOWN]))}")
     for variable in head.unknown[:SHOWN]:
         levels = [
             f"{text!r} ({n:,}{'' if near is None else f', did you mean {near!r}?'})"
             for text, n, near in variable.unknown[:SHOWN]
         ]
         said.append(f"levels {', '.join(levels)} of {variable.name!r}")
-    more = max(len(head.strangers) - SHOWN, 0) + max(len(head.unknown) - SHOWN, 0)
+    more = max(len(head.unknown_names) - SHOWN, 0) + max(len(head.unknown) - SHOWN, 0)
     return said if not more else [*said, f"{more:,} more"]
