@@ -464,12 +464,12 @@ def examine(
         if linted.returncode:
             found.contracts = "contracts of imports: " + _take_last(linted.stdout + linted.stderr)
         is_all = title == EVERYTHING
-        files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
-        files = files if seconds else []
-        needs = list_needs()
-        kept = [each for each in files if not needs.get(each, set()) & {*gone}]
-        found.n_left_out = len(files) - len(kept)
-        found.tests = run_tests(folder, kept, parallel if is_all else 1)
+        if seconds:
+            files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
+            needs = list_needs()
+            kept = [each for each in files if not needs.get(each, set()) & {*gone}]
+            found.n_left_out = len(files) - len(kept)
+            found.tests = run_tests(folder, kept, parallel if is_all else 1)
         if is_all:
             found.smoke = _try(folder, "pmf run", [sys.executable, "-c", SMOKE])
         elif seconds and DEMONSTRATION not in gone:

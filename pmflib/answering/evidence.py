@@ -28,7 +28,7 @@ from pmflib.base.variance import Variance
 from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.counts.stored_tables import PAIRS, StoredTables
+from pmflib.counts.zarr_tables import PAIRS, StoredTables
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify

@@ -19,7 +19,7 @@ from pmflib.em.latent_classes import evaluate_group
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.fit_statistics import Criteria
 from pmflib.model import JointPMF
-from pmflib.model.statistics import EMStatistics, merge_each, sum_fields, take_logs
+from pmflib.model.sufficient_statistics import EMStatistics, merge_each, sum_fields, take_logs
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COMPOSITE = 4000

@@ -36,7 +36,7 @@ from pmflib.fits.criteria import make_criteria, sum_statistics
 from pmflib.fits.fit_result import STILL
 from pmflib.fits.fit_statistics import Criteria, HeldOutScore
 from pmflib.model.origin import ModelOrigin
-from pmflib.model.statistics import EMStatistics, m_step, sum_fields
+from pmflib.model.sufficient_statistics import EMStatistics, m_step, sum_fields
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema
 

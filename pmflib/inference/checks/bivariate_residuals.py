@@ -24,7 +24,7 @@ from pmflib.information.model_information import ModelInformation
 from pmflib.information.parameter_errors import MAX_ENTRIES
 from pmflib.information.scores import StateRows
 from pmflib.model import JointPMF
-from pmflib.model.statistics import sum_fields
+from pmflib.model.sufficient_statistics import sum_fields
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
 

@@ -32,7 +32,7 @@ from pmflib.information.kinds import open_information
 from pmflib.information.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
 from pmflib.information.scores import read_entries
 from pmflib.model import JointPMF
-from pmflib.model.statistics import EMStatistics, em_statistics, merge_each, take_logs
+from pmflib.model.sufficient_statistics import EMStatistics, em_statistics, merge_each, take_logs
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
 from pmflib.store.stored_variance import StoredVariance
 from pmflib.surveys.design.linearised import (

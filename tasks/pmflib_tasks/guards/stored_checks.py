@@ -19,7 +19,7 @@ from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
 from pmflib.counts.cell_changes import merge_changes
 from pmflib.counts.pair_counts import PairCounts, load_fold_singles, load_shape
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import find_summary, read_files
 from pmflib.ingest.dataset.layering import join_keys

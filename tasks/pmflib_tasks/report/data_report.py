@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.base.arrays import IntArray, sum_blocks
 from pmflib.counts.folds import count_in_samples
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.schema import Schema

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pmflib.apps.crowd.e_step import LabelSource, LogWeights, evaluate_blocks, take_labels
 from pmflib.apps.crowd.label_counts import LabelCounts
 from pmflib.apps.crowd.labelling import LabelRule, ScoredTasks
+from pmflib.apps.crowd.m_step import update_crowd_model
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
-from pmflib.apps.crowd.pairs.shrinkage import update_crowd_model
 from pmflib.apps.crowd.stored.block_groups import (
     FoldReader,
     call_with_groups,
