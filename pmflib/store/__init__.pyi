@@ -1,5 +1,11 @@
 """Artefacts on disk: arrays, publication, lineage."""
 
+from pmflib.store.array_groups import FREE_BYTES as FREE_BYTES
+from pmflib.store.array_groups import check_expansion as check_expansion
+from pmflib.store.array_groups import open_group as open_group
+from pmflib.store.array_groups import read_array_rows as read_array_rows
+from pmflib.store.array_groups import read_arrays as read_arrays
+from pmflib.store.array_groups import refuse_damage as refuse_damage
 from pmflib.store.artefacts import SOURCE as SOURCE
 from pmflib.store.artefacts import Entry as Entry
 from pmflib.store.artefacts import Reference as Reference
@@ -175,14 +181,9 @@ from pmflib.store.table_files import name_parts as name_parts
 from pmflib.store.table_files import read_file as read_file
 from pmflib.store.table_files import write_file as write_file
 from pmflib.store.table_files import write_options as write_options
-from pmflib.store.zarr_arrays import FREE_BYTES as FREE_BYTES
 from pmflib.store.zarr_arrays import add_arrays as add_arrays
-from pmflib.store.zarr_arrays import check_expansion as check_expansion
 from pmflib.store.zarr_arrays import create_array as create_array
 from pmflib.store.zarr_arrays import create_group as create_group
-from pmflib.store.zarr_arrays import open_group as open_group
-from pmflib.store.zarr_arrays import read_array_rows as read_array_rows
-from pmflib.store.zarr_arrays import read_arrays as read_arrays
-from pmflib.store.zarr_arrays import refuse_damage as refuse_damage
+from pmflib.store.zarr_arrays import open_zarr as open_zarr
 from pmflib.store.zarr_arrays import set_attributes as set_attributes
 from pmflib.store.zarr_arrays import write_arrays as write_arrays

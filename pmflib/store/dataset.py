@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.base.arrays import IntArray
@@ -433,6 +432,8 @@ def _list_blocks(
     store: Store, dataset: Reference, folds: Sequence[int] | None
 ) -> list[tuple[int, BlockReference]]:
     """Blocks of some folds or all, with the indices of their partitions."""
+    import pyarrow.compute as pc
+
     paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
     reweighting = _find_reweighting(store, dataset)
