@@ -432,17 +432,14 @@ def _list_blocks(
     store: Store, dataset: Reference, folds: Sequence[int] | None
 ) -> list[tuple[int, BlockReference]]:
     """Blocks of some folds or all, with the indices of their partitions."""
-    import pyarrow.compute as pc
-
     paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
     reweighting = _find_reweighting(store, dataset)
-    chosen = _read_table(store, dataset, BLOCKS)
-    if folds is not None:
-        chosen = chosen.filter(pc.is_in(chosen["fold"], pa.array(list(folds), pa.int64())))
     found = []
-    columns = chosen.to_pydict().values()
+    columns = _read_table(store, dataset, BLOCKS).to_pydict().values()
     for index, start, stop, fold, n_observed, nbytes, *sums in zip(*columns, strict=True):
+        if folds is not None and fold not in folds:
+            continue
         gone = _take_between(superseded.get(index), start, stop)
         sizes = start, stop, fold, n_observed, nbytes
         block = BlockReference(

@@ -111,7 +111,7 @@ def standard_errors(
                 "design is given and samples are stored, with their own design; leave it out"
             )
         drawn = samples.find_variance() or (StoredRows() if samples.is_weighted else None)
-    elif design is None and model.origin.n_effective is not None:
+    elif design is None and model.origin.get("n_effective") is not None:
         raise PmfError(
             "samples is given without weights, and the model was fitted with weights; give "
             "design=pmflib.surveys.SurveyDesign(weight) with those of these rows, or store the samples with them"

@@ -5,7 +5,7 @@ import pytest
 from pmflib.answering import score_stored
 from pmflib.apps.scoring import TableScorer
 from pmflib.base import ConfigError, SchemaError, SourceError
-from pmflib.ingest.file_systems import open_file
+from pmflib.ingest import sources
 from pmflib.model import ReferenceScores, ScoreOptions
 from pmflib.store import list_layers
 from pmflib_tasks import predictions
@@ -84,9 +84,10 @@ def test_score_files__a_file_that_cannot_be_opened(tmp_path, workers, monkeypatc
     def refuse(name, url):
         if name == "b.csv":
             raise SourceError(f"{name}: cannot be opened (PermissionError)")
-        return open_file(name, url)
+        return plain(name, url)
 
-    monkeypatch.setattr("pmflib.ingest.sources.open_file", refuse)
+    plain = sources.open_file
+    monkeypatch.setattr(sources, "open_file", refuse)
     with pytest.raises(SourceError, match=r"b\.csv: cannot be opened"):
         score_files.fn(config, *inputs, ScoreOptions(()))
     config = change(config, source={"on_unreadable_file": "skip"})

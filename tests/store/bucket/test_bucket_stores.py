@@ -175,9 +175,9 @@ def test_read_rows__artefact_that_is_dropped_meanwhile(address, monkeypatch):
         if chunk in path.parents and not dropped:
             dropped.append(chunk)
             shutil.rmtree(chunk)
-        return read(path)
+        return plain(path)
 
-    read = Path.read_bytes
+    plain = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", drop_first)
     assert np.array_equal(read_array_rows(group, "x"), VALUES)
     assert dropped
