@@ -254,7 +254,7 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
         path, start = run[0].path, run[0].start
         with refuse_damage(run[0].folder):
             if opened is None or opened[0] != path:
-                # opening a partition takes about a third of the time of reading a block
+                # opening a partition checks the digests of its metadata
                 opened = path, open_group(run[0].folder)
             whole = _read_rows(opened[1], start, run[-1])
         for reference in run:
@@ -265,7 +265,7 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
 
 
 def _find_runs(references: Iterable[BlockReference]) -> Iterator[list[BlockReference]]:
-    """Group small consecutive blocks of a partition, as each read of an array costs about a millisecond."""
+    """Group small consecutive blocks of a partition, as each read decompresses whole chunks."""
     run: list[BlockReference] = []
     nbytes = 0
     for reference in references:

@@ -16,7 +16,7 @@ from typing import Literal, Self
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
-from pmflib.base.blocks import Block
+from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.comparison import Comparison, compare_candidates
 from pmflib.base.constraints import at_least, check, check_type
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
@@ -329,7 +329,7 @@ class _Options:
         return replace(fits[comparison.points.index(comparison.chosen)], comparison=comparison)
 
     def choose_by_fold(
-        self, block: Block, training: BlockSource, checkpoint: Path | None
+        self, block: DenseBlock, training: BlockSource, checkpoint: Path | None
     ) -> TransitionFit:
         """Choose a number of states by one fold of the people, and fit that number to all of them."""
         is_held_out = block.assign_folds(N_FOLDS) == 0

@@ -86,7 +86,7 @@ def test_score_files__a_file_that_cannot_be_opened(tmp_path, workers, monkeypatc
             raise SourceError(f"{name}: cannot be opened (PermissionError)")
         return plain(name, url)
 
-    plain = sources.open_file
+    plain = vars(sources)["open_file"]
     monkeypatch.setattr(sources, "open_file", refuse)
     with pytest.raises(SourceError, match=r"b\.csv: cannot be opened"):
         score_files.fn(config, *inputs, ScoreOptions(()))
