@@ -160,26 +160,23 @@ def read_array_rows(group: ArrayGroup, name: str, start: int = 0, stop: int | No
     if artefact is None or find_cache(artefact) is None:
         return _read_rows(folder, start, stop, lambda keys: _find_lost(folder, keys))
     prefix = folder.relative_to(artefact).as_posix()
+
+    def fetch(keys: Iterable[str]) -> str:
+        published, requested = read_list(artefact), []
+        for key in keys:
+            if f"{prefix}/{key}" not in published:
+                return key
+            requested.append(f"{prefix}/{key}")
+        fetch_files(artefact, requested)
+        return ""
+
     while True:
-        seen: dict[str, tuple[int, int]] = {}
-
-        def fetch(keys: Iterable[str], seen: dict[str, tuple[int, int]] = seen) -> str:
-            published, requested = read_list(artefact), []
-            for key in keys:
-                if f"{prefix}/{key}" not in published:
-                    return key
-                requested.append(key)
-            fetch_files(artefact, [f"{prefix}/{key}" for key in requested])
-            seen |= {key: _identify(folder / key) for key in requested}
-            return _find_lost(folder, requested)
-
         fetch_files(artefact, [f"{prefix}/{METADATA}"])
         try:
             return _read_rows(folder, start, stop, fetch)
-        except Exception:
-            # chunks that another process drops from the cache meanwhile are fetched again
-            if not _has_changed(folder, seen):
-                raise
+        except FileNotFoundError:
+            # files that another process drops from the cache meanwhile are fetched again
+            continue
 
 
 def _read_rows(
@@ -229,19 +226,6 @@ def _read_content_size(header: bytes) -> int | None:
 def _find_lost(folder: Path, keys: Iterable[str]) -> str:
     """First key whose file is missing; "" if there is none."""
     return next((key for key in keys if not (folder / key).is_file()), "")
-
-
-def _identify(path: Path) -> tuple[int, int]:
-    """Inode and time of a file, to detect its replacement; zeros if it does not exist."""
-    try:
-        state = path.stat()
-    except OSError:
-        return 0, 0
-    return state.st_ino, state.st_mtime_ns
-
-
-def _has_changed(folder: Path, seen: Mapping[str, tuple[int, int]]) -> bool:
-    return any(_identify(folder / key) != state for key, state in seen.items())
 
 
 def read_arrays(
