@@ -31,12 +31,13 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.counts.zarr_tables import PAIRS, StoredTables
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
 from pmflib.store.sample_blocks import BlockReference, add_sums
 from pmflib.store.stored_variance import StoredVariance, open_variance
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.zarr_arrays import write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
 """Function that counts the tables of some requests, int64 shaped by the targets' cardinalities, and its samples."""

@@ -12,10 +12,8 @@ from pmflib.base import list_near, suggest
 
 # the mistakes are of types, among others
 pmf: Any = importlib.import_module("pmflib")
-crowd: Any = importlib.import_module("pmflib.apps.crowd")
 
 LEVELS = {"smokes": ["no", "yes"], "visits": ["0", "1", "2"], "town": ["Lyon", "Nice", "Paris"]}
-ONE = {"task": [1, 1], "worker": ["a", "b"], "label": ["x", "y"]}
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +74,6 @@ MISTAKES = [
     (lambda at: at.model.sample(10.0, 0), "n_rows"),
     (lambda at: at.model.log_prob("survey.csv"), "file"),
     (lambda at: pmf.JointPMF(at.model.prior, at.model.factors, [2]), "Schema"),
-    (lambda at: crowd.aggregate({"Task": [1], "worker": ["a"], "Label": ["x"]}), "task"),
-    (lambda at: crowd.aggregate([(1, "a", "x")]), "DataFrame"),
-    (lambda at: crowd.aggregate(ONE, method="dawid-skene"), "dawid_skene"),
-    (lambda at: crowd.aggregate(ONE, classes=2), "labels"),
-    (lambda at: crowd.aggregate(ONE, classes=["p", "q"], on_unknown="error"), "'x'"),
-    (lambda at: crowd.aggregate({**ONE, "label": [["x"], ["y"]]}), "label"),
 ]
 
 

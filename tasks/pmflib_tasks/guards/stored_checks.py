@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.errors import StoreError
@@ -355,6 +354,8 @@ def _count_repeated(
     -------
     Repeated rows; those of them that agree; and those that earlier rows supersede, by whether they agree.
     """
+    import pyarrow.compute as pc
+
     agrees: dict[tuple[str, int], bool] = {}
     superseded = Counter[bool]()
     sides = [("file", "row"), ("winner_file", "winner_row")]

@@ -59,8 +59,8 @@ from pmflib.cluster.item_maps import map_items
 from pmflib.cluster.maps import listen_to_counts, run_blocks
 from pmflib.cluster.memory import ClusterMemory, MemoryPlan, PlanWorker
 from pmflib.cluster.task_plans import plan_tasks
-from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
+from pmflib.em.stored_blocks import StoredBlocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.checkpoints import drop_arrived, gather_in
