@@ -64,5 +64,6 @@ def test_aggregate__order_helps_where_labels_are_few():
     ("scenario", "sizes"), [("order", (2000, 20, 5, 5)), ("plain", (400, 60, 5, 4))]
 )
 def test_aggregate__order_does_no_harm_where_it_is_of_no_use(scenario, sizes):
-    gains = draw_gains(scenario, sizes, 16)
+    gains = draw_gains(scenario, sizes, 8)
+    # means have errors of .001 at most: a harm of the limit would be five of them
     assert (gains.mean(axis=0) > [-0.005, -0.005]).all()

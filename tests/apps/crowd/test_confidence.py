@@ -87,9 +87,7 @@ def test_calibrate__real_logs_are_overconfident_by_half_as_much():
         before.append(measure_gap(plain.posterior.max(axis=1), own))
         after.append(
             [
-                measure_gap(
-                    found.confidence, np.array(found.labels["label"].to_pylist()) == truth
-                )
+                measure_gap(found.confidence, np.array(found.labels["label"].to_pylist()) == truth)
                 for found in (by_default, plain)
             ]
         )

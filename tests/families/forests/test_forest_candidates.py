@@ -19,7 +19,7 @@ SCHEMA = pmf.Schema.from_cardinalities(SIZES)
 
 @pytest.fixture
 def split():
-    codes = np.random.default_rng(0).integers(0, SIZES, (120, 3))
+    codes = np.random.default_rng(0).integers(0, SIZES, (120, 3), np.int8)
     return split_samples(DenseBlock(codes[:100]), DenseBlock(codes[100:]), SCHEMA, None)[0]
 
 
@@ -67,7 +67,7 @@ def copied():
     rng = np.random.default_rng(1)
     codes = np.repeat(rng.integers(0, 3, (600, 3)), 2, axis=1)
     moved = rng.random(codes.shape) < 0.1
-    codes = np.where(moved, rng.integers(0, 3, codes.shape), codes)
+    codes = np.where(moved, rng.integers(0, 3, codes.shape), codes).astype(np.int8)
     return split_samples(DenseBlock(codes), None, pmf.Schema.from_cardinalities([3] * 6), None)
 
 
@@ -93,7 +93,7 @@ def test_choose_kind__classes_are_doubled_beyond_the_few_where_they_still_gain(m
     chances = rng.dirichlet(np.full(4, 0.3), (5, 8))
     classes = rng.integers(0, 5, 1500)
     ends = chances[classes].cumsum(axis=2)
-    codes = (rng.random((1500, 8, 1)) > ends[..., :-1]).sum(axis=2)
+    codes = (rng.random((1500, 8, 1)) > ends[..., :-1]).sum(axis=2, dtype=np.int8)
     splits = split_samples(DenseBlock(codes), None, pmf.Schema.from_cardinalities([4] * 8), None)
     monkeypatch.setattr(kinds, "FEW", 2)
     found = kinds.choose_kind(splits, choose_kinds("auto"))
