@@ -126,7 +126,9 @@ def test_criteria__of_forests_and_of_traits():
         score_composite(model, counts)
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, (200, 4))
-    traits = pmf.families.fit_traits(codes, rng=0)
+    traits = pmf.families.fit_traits(
+        codes, dimensions=1, n_states=20, shrinkage=1.0, passes=3, rng=0
+    )
     with pytest.raises(pmf.PmfError, match="model"):
         count_parameters(traits.model)
     # states are points of an integral: their likelihood is known, a number of parameters is not
