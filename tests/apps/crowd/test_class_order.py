@@ -48,17 +48,6 @@ def draw_gains(scenario, sizes, seeds):
     return np.array(gains)
 
 
-# of 96 logs, some have a class that hardly any task of the fit has
-@pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_aggregate__order_helps_where_labels_are_few():
-    gains = draw_gains("order", (150, 30, 5, 3), range(96))
-    mean, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / 96**0.5
-    assert mean[0] > 2 * error[0]
-    assert mean[1] > 0
-
-
 # with five classes, the labels of rare ones are mostly mistakes
 @pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
 @pytest.mark.parametrize(
