@@ -14,7 +14,7 @@ import numpy as np
 
 from pmflib.answering.information import TablePMF, find_chances, measure_answers
 from pmflib.answering.question import BoundQuestion
-from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.schema import Schema
 
 N_DRAWS = 1000
@@ -99,12 +99,23 @@ def find_beta_intervals(chances: FloatArray, totals: FloatArray, level: float) -
     totals
         float64 that broadcasts to them: sums of the parameters of the Dirichlets.
     level
-        Posterior probability of the central interval, in (0, 1).
+        Probability of the central interval, in (0, 1).
 
     Returns
     -------
-    float64 of shape (..., 2), in [0, 1]; the interval contains the mean. For a mean of 0, it is that of an event never
-    observed in that many rows, under a uniform prior; likewise for a mean of 1.
+    float64 of shape (..., 2), in [0, 1]; the interval contains the mean.
+
+    Notes
+    -----
+    The prior of a table is spread over all of its levels, so that the Beta marginal of a level without rows has a
+    parameter near 0, and is as sure of it as of nothing else. A level is compared with all others together: the upper
+    end allows for a row more that has the level, and the lower end for a row more that has not, as those of Clopper and
+    Pearson do. A level that none of n rows has is then within 3.7 / n, at 95 % (the rule of three, two-sided).
+
+    References
+    ----------
+    Clopper and Pearson (1934), Biometrika 26. Korn and Graubard (1998), Survey Methodology 24(2): the same with
+    effective numbers of rows.
 
     Examples
     --------
@@ -115,14 +126,13 @@ def find_beta_intervals(chances: FloatArray, totals: FloatArray, level: float) -
     # importing it takes as long as the rest of an answer
     from scipy.special import betaincinv
 
-    first, second = chances * totals, (1 - chances) * totals
-    # no number of rows makes an event certain
-    is_certain = (first <= 0) | (second <= 0)
-    first, second = first + is_certain, second + is_certain
+    first, second = np.maximum(chances * totals, 0.0), np.maximum((1 - chances) * totals, 0.0)
     tail = (1 - level) / 2
-    ends = [betaincinv(first, second, share) for share in (tail, 1 - tail)]
+    # a parameter of 0 is a certain level, whose end is the mean itself
+    low = np.where(first > 0, betaincinv(np.maximum(first, FLOOR), second + 1, tail), 0.0)
+    high = np.where(second > 0, betaincinv(first + 1, np.maximum(second, FLOOR), 1 - tail), 1.0)
     # the mean of a very skewed posterior lies outside; extend the interval to contain the answer
-    low, high = np.minimum(ends[0], chances), np.maximum(ends[1], chances)
+    low, high = np.minimum(low, chances), np.maximum(high, chances)
     found: FloatArray = np.clip(np.stack([low, high], axis=-1), 0.0, 1.0)
     return found
 
@@ -230,9 +240,9 @@ def _find_beta_errors(
         with np.errstate(invalid="ignore"):
             chances = np.where(np.isinf(chances), 1.0, chances / (1 + chances))
     chances = np.clip(chances, 0.0, 1.0)
-    errors = np.sqrt(chances * (1 - chances) / (totals + 1))
-    # no number of rows makes an event certain: one never seen in n rows has a probability of about 1 / n
-    errors = np.where((chances <= 0) | (chances >= 1), 1 / (totals + 2), errors)
+    # no number of rows makes an event certain: at least the error of one never seen in them, under a uniform prior
+    unseen = np.sqrt((totals + 1) / (totals + 3)) / (totals + 2)
+    errors = np.maximum(np.sqrt(chances * (1 - chances) / (totals + 1)), unseen)
     intervals = find_beta_intervals(chances, totals, level)
     if are_odds:
         with np.errstate(divide="ignore", invalid="ignore"):

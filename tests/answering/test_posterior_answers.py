@@ -37,8 +37,14 @@ CONDITIONS = {
 
 
 def find_ends(first, second, tails=(0.025, 0.975)):
-    """Quantiles of Beta distributions, by tail: those of `scipy.stats.beta.ppf`, whose types are not known."""
-    return np.array([stats.beta(first, second).ppf(tail) for tail in tails])
+    """Ends of Clopper and Pearson, by tail, given the rows that have a level and those that have not."""
+    low, high = (stats.beta(first + n, second + 1 - n).ppf(tails[n]) for n in range(2))
+    return np.array([low, high])
+
+
+def find_spread(p, total):
+    """Deviation of a Beta of some mean and total, at least that of a level never seen, under a uniform prior."""
+    return max(np.sqrt(p * (1 - p) / (total + 1)), float(stats.beta(1, total + 1).std()))
 
 
 def meet(codes, given):
@@ -108,7 +114,7 @@ def test_ask__is_the_mean_of_counts_and_model(text):
     ):
         p = expected[int(stars) - 1]
         assert number == pytest.approx(p, rel=1e-12)
-        assert error == pytest.approx(np.sqrt(p * (1 - p) / (total + 1)), rel=1e-12)
+        assert error == pytest.approx(find_spread(p, total), rel=1e-12)
         ends_known = find_ends(p * total, (1 - p) * total)
         np.testing.assert_allclose(ends, ends_known, rtol=1e-9)
         assert counted == pytest.approx(count(CODES, [0], given)[int(stars) - 1] / n)
@@ -494,8 +500,32 @@ def test_find_beta_intervals__are_quantiles_of_beta():
     np.testing.assert_allclose(found[..., 0], np.minimum(known[0], chances), rtol=1e-9)
     np.testing.assert_allclose(found[..., 1], np.maximum(known[1], chances), rtol=1e-9)
     certain = find_beta_intervals(np.array([0.0, 1.0]), np.array([9.0, 9.0]), 0.95)
-    end = 1 - 0.025 ** (1 / 10)
+    end = 1 - 0.025 ** (1 / 9)
     np.testing.assert_allclose(certain, [[0, end], [1 - end, 1]], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_levels", [3, 12, 60, 500])
+@pytest.mark.parametrize("source", ["counts", "both"])
+def test_ask__levels_of_few_rows_are_covered(n_levels, source):
+    rng = np.random.default_rng(n_levels)
+    schema = pmf.Schema.from_cardinalities([n_levels])
+    held = {0: [], 1: [], 2: []}
+    for _ in range(4 + 800 // n_levels):
+        truth = rng.dirichlet(np.full(n_levels, 0.3))
+        codes = rng.choice(n_levels, (300, 1), p=truth)
+        # a model that knows nothing of a third of the levels
+        known = np.where(rng.random(n_levels) < 1 / 3, 1e-12, truth) + 1e-15
+        model = pmf.JointPMF(np.ones(1), known[:, None] / known.sum(), schema)
+        found = model.ask("P(v0)", codes, source=source)
+        for (level,), n, ends in zip(
+            found.labels, found.more["samples"], found.intervals, strict=True
+        ):
+            if n in held:
+                held[n].append(ends[0] <= truth[int(level)] <= ends[1])
+    for n, inside in held.items():
+        # at least .95 in the long run, four standard errors of the share allowed
+        least = 0.95 - 4 * np.sqrt(0.95 * 0.05 / len(inside))
+        assert np.mean(inside) >= least, (n, np.mean(inside), len(inside))
 
 
 @pytest.mark.parametrize("total", [0.05, 2.0, 50.0])
