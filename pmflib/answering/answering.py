@@ -155,7 +155,7 @@ def answer_bound(
         errors,
         intervals,
         weighed.combinations,
-        weighed.counted[0] if len(weighed.counted) == 1 else None,
+        weighed.grouped[0] if len(weighed.grouped) == 1 else None,
         weighed.measure_counts(),
         weighed.measure_model() if evidence is not None and source != "model" else None,
         None if shift is None else weighed.find_ranges(numbers, shift),
@@ -208,18 +208,22 @@ class _Weighed:
         self.no_errors = (
             f"its table has {self.n_cells:,} cells, above {MAX_CELLS:,}" if not self.fits else ""
         )
+        # of all levels of the conditioning variables together, and of each with its own effective number of samples
         self.counted: list[IntArray | None] = [None] * len(bound.sides)
-        self.standardised = [Standardised(None)] * len(bound.sides)
+        self.grouped: list[IntArray | None] = [None] * len(bound.sides)
+        self.standardised = self.standardised_groups = [Standardised(None)] * len(bound.sides)
         if self.evidence is not None:
             requests = list_requests(bound, source)
             # one pass for this table, the tables of its pairs, and those by which they are standardised
             self.evidence.count(self.evidence.expand(requests) if source == "both" else requests)
             if self.fits:
-                positions = (*bound.by, *self.targets)
-                own = [TableRequest(positions, tuple(each.items())) for each in bound.sides]
+                own = list_tables(bound)
+                groups = [replace(each, n_given=len(bound.by)) for each in own]
                 self.counted = [self.evidence.find(each) for each in own]
+                self.grouped = [self.evidence.find(each) for each in groups]
                 if source == "both":
                     self.standardised = self.evidence.standardise(own)
+                    self.standardised_groups = self.evidence.standardise(groups)
         is_counted = any(each is not None for each in self.counted)
         self.source: Source = source if is_counted else "model"
         if source == "counts":
@@ -239,7 +243,7 @@ class _Weighed:
 
     def test_groups(self, shares: FloatArray | None) -> Homogeneity | None:
         """Test whether shares in the counts are equal for all levels of the conditioning variables."""
-        (counts, *others), is_asked = self.counted, self.bound.question.measure == "P"
+        (counts, *others), is_asked = self.grouped, self.bound.question.measure == "P"
         if not is_asked or not self.bound.by or counts is None or shares is None or others:
             return None
         sizes = counts.reshape(len(shares), -1).sum(axis=1, keepdims=True)
@@ -307,16 +311,19 @@ class _Weighed:
             Values of the levels of the single target, if its mean is requested.
         """
         bound, side = self.bound, self.sides[n]
-        counts = self.counted[n] if self.source == "counts" else self.standardised[n].counts
+        joint, counts = self.counted[n], self.grouped[n]
+        if self.source != "counts":
+            joint, counts = (x[n].counts for x in (self.standardised, self.standardised_groups))
         conditions = bound.sides[n]
         sizes = [int(bound.schema.cardinalities[each]) for each in bound.by]
         n_by = math.prod(sizes)
         n_each = self.n_cells // n_by
         tables = np.zeros((n_by, n_each)) if counts is None else counts.reshape(n_by, -1)
+        seen_by = np.zeros(n_by) if joint is None else joint.reshape(n_by, -1).sum(axis=1)
         if side is None or self.source == "counts":
             # no model: a weak prior on the counts
             by = np.full(n_by, COUNTED_ROWS / n_by)
-            heads = tables.sum(axis=1) + by if bound.by else np.ones(1)
+            heads = seen_by + by if bound.by else np.ones(1)
             cells = np.asarray(tables + COUNTED_ROWS / n_each, np.float64)
             posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells)
             return posterior, np.full(n_by, COUNTED_ROWS)
@@ -327,7 +334,7 @@ class _Weighed:
         heads = np.ones(1)
         if bound.by:
             pairs = self._compare(bound.by, conditions) if is_counted else ()
-            seen = tables.sum(axis=1) if is_counted else None
+            seen = seen_by if is_counted else None
             n_variables = len({*bound.by, *conditions})
             heads, _ = self._weigh(Comparison(n_variables, by, seen, pairs))
         n_variables = max(len({*self.targets, *bound.by, *conditions}), 1)
@@ -494,9 +501,17 @@ def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableReque
         known: list[Conditions] = [dict.fromkeys(bound.by, ()) | dict(each) for each in bound.sides]
         pairs = [pair for each in known for pair in list_pairs(targets, each, sizes)]
         pairs += [pair for each in bound.sides for pair in list_pairs(bound.by, each, sizes)]
-        tables = [TableRequest(positions, tuple(given.items())) for given in bound.sides]
+        tables = list_tables(bound)
+        tables += [replace(each, n_given=len(bound.by)) for each in tables]
         tables += [TableRequest(pair[:2]) for pair in pairs]
     return [*tables, *list_support_requests(bound)]
+
+
+def list_tables(bound: BoundQuestion) -> list[TableRequest]:
+    """List the tables of a question, one for each set of conditions."""
+    targets = (each for each in bound.targets if each not in bound.by)
+    positions = (*bound.by, *targets)
+    return [TableRequest(positions, tuple(given.items())) for given in bound.sides]
 
 
 def _say_others(bound: BoundQuestion) -> Iterator[str]:
