@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,14 @@ from pmflib.answering.equivalent_samples import (
 from pmflib.answering.evidence import Evidence
 from pmflib.answering.gaps import Standardised, describe_shift
 from pmflib.answering.information import TablePMF, measure_answers
-from pmflib.answering.posterior import Posterior, find_errors, find_mean_errors
+from pmflib.answering.posterior import (
+    CURVED,
+    CurvedEstimate,
+    Posterior,
+    estimate_curved,
+    find_errors,
+    find_mean_errors,
+)
 from pmflib.answering.question import BoundQuestion, bind_question, parse_question
 from pmflib.answering.support import (
     Homogeneity,
@@ -103,11 +111,13 @@ def ask(
     -----
     Let q be the shares among the n samples that meet the conditions, p the probabilities under the model, and m the
     equivalent sample size of the model. The answer is the mean of a Dirichlet posterior, (n q + m p) / (n + m), over
-    the table of the target variables; every measure is computed from this table. m depends on the number of variables
+    the table of the target variables; measures are computed from this table. m depends on the number of variables
     and on the deviation of their counts from the model: `pmflib.answering.equivalent_samples`. Intervals are
     those of the posterior, so that they reflect the bias of the model as well as sampling error. For probabilities,
-    quantiles and odds they come from the Beta marginals of the posterior; for other measures from draws, whose mean is
-    shifted to the answer. Variables given without a level have one posterior per level.
+    quantiles and odds they come from the Beta marginals of the posterior, for means and odds ratios from draws.
+    Entropy, mutual information and total variation of an estimated table are biased, and have estimates and errors of
+    their own: `pmflib.answering.posterior.estimate_curved`. Variables given without a level have one posterior per
+    level.
 
     References
     ----------
@@ -319,18 +329,19 @@ class _Weighed:
         n_by = math.prod(sizes)
         n_each = self.n_cells // n_by
         tables = np.zeros((n_by, n_each)) if counts is None else counts.reshape(n_by, -1)
+        is_counted = counts is not None
         seen_by = np.zeros(n_by) if joint is None else joint.reshape(n_by, -1).sum(axis=1)
         if side is None or self.source == "counts":
             # no model: a weak prior on the counts
             by = np.full(n_by, COUNTED_ROWS / n_by)
             heads = seen_by + by if bound.by else np.ones(1)
             cells = np.asarray(tables + COUNTED_ROWS / n_each, np.float64)
-            posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells)
+            known = (seen_by, tables) if is_counted else ()
+            posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells, *known)
             return posterior, np.full(n_by, COUNTED_ROWS)
         positions = (*bound.by, *self.targets)
         chances = side.marginal(positions).reshape(n_by, n_each) if positions else np.ones((1, 1))
         by = chances.sum(axis=1)
-        is_counted = counts is not None
         heads = np.ones(1)
         if bound.by:
             pairs = self._compare(bound.by, conditions) if is_counted else ()
@@ -347,7 +358,8 @@ class _Weighed:
             given = chances[row] / max(float(by[row]), FLOOR)
             seen = tables[row] if is_counted else None
             cells[row], rows[row] = self._weigh(Comparison(n_variables, given, seen, pairs, values))
-        return Posterior(bound.schema, bound.by, self.targets, heads, cells), rows
+        known = (seen_by, tables) if is_counted else ()
+        return Posterior(bound.schema, bound.by, self.targets, heads, cells, *known), rows
 
     def _weigh(self, question: Comparison) -> tuple[FloatArray, float]:
         """Return the parameters of the Dirichlet posterior of a table, and the model's equivalent sample size."""
@@ -391,9 +403,20 @@ class _Weighed:
         """Compute the numbers of the answer: see `measure_answers`."""
         if self.source == "model":
             return self.measure_model()
+        if self.curved is not None:
+            return np.array([[self.curved.number]])
         if self.source == "counts" and (counted := self.measure_counts()) is not None:
             return counted
         return self._measure_posterior()
+
+    @cached_property
+    def curved(self) -> CurvedEstimate | None:
+        """Estimate of a measure that is not linear in the table; None for others, or if a table is not counted."""
+        if self.bound.question.measure not in CURVED or not self.fits:
+            return None
+        if any(each.counted is None for each in self.posteriors):
+            return None
+        return estimate_curved(self.bound, self.posteriors)
 
     def _measure_posterior(self) -> FloatArray:
         """Compute the numbers from the posterior mean."""
@@ -425,6 +448,8 @@ class _Weighed:
         """Return posterior standard deviations, of the shape of the numbers, and intervals, (..., 2)."""
         if not self.fits:
             return None, None
+        if self.curved is not None:
+            return np.array([[self.curved.error]]), self.curved.find_interval(self.bound, level)
         # combinations with count 0 are possible under the posterior
         means = self._measure_posterior() if self.source == "counts" else numbers
         posteriors, combinations = self.posteriors, self.combinations
