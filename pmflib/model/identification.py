@@ -100,6 +100,6 @@ def describe_undetermined(model: Mixture) -> str:
     directions = "one direction changes" if n_open == 1 else f"{n_open} directions change"
     return (
         f"the states are not determined: {directions} their shares and probabilities, and not the joint PMF of "
-        f"{model.schema.n_variables} variables, so that no number of samples tells them apart; answers hold, but do not "
-        "read the states: fit fewer, or add variables"
+        f"{model.schema.n_variables} variables, so that no number of samples tells them apart; answers hold, but do "
+        "not read the states: fit fewer, or add variables"
     )
