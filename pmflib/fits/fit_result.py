@@ -151,6 +151,8 @@ class FitResult(Summarised):
             ("converged", settled),
         ]
         tables = [self.model.tabulate_states()]
+        if self.training is not None and (said := self.training.describe_gain()):
+            facts.insert(0, ("better than single variables", said))
         if self.training is not None:
             facts.append(("log-likelihood", self.training.describe()))
             tables.append(self.training.tabulate())
