@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -330,14 +331,14 @@ class _Weighed:
         n_each = self.n_cells // n_by
         tables = np.zeros((n_by, n_each)) if counts is None else counts.reshape(n_by, -1)
         is_counted = counts is not None
-        seen_by = np.zeros(n_by) if joint is None else joint.reshape(n_by, -1).sum(axis=1)
+        seen_by: Any = np.zeros(n_by) if joint is None else joint.reshape(n_by, -1).sum(axis=1)
         if side is None or self.source == "counts":
             # no model: a weak prior on the counts
             by = np.full(n_by, COUNTED_ROWS / n_by)
             heads = seen_by + by if bound.by else np.ones(1)
             cells = np.asarray(tables + COUNTED_ROWS / n_each, np.float64)
-            known = (seen_by, tables) if is_counted else ()
-            posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells, *known)
+            counted = (seen_by, tables) if is_counted else ()
+            posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells, *counted)
             return posterior, np.full(n_by, COUNTED_ROWS)
         positions = (*bound.by, *self.targets)
         chances = side.marginal(positions).reshape(n_by, n_each) if positions else np.ones((1, 1))
@@ -358,8 +359,8 @@ class _Weighed:
             given = chances[row] / max(float(by[row]), FLOOR)
             seen = tables[row] if is_counted else None
             cells[row], rows[row] = self._weigh(Comparison(n_variables, given, seen, pairs, values))
-        known = (seen_by, tables) if is_counted else ()
-        return Posterior(bound.schema, bound.by, self.targets, heads, cells, *known), rows
+        counted = (seen_by, tables) if is_counted else ()
+        return Posterior(bound.schema, bound.by, self.targets, heads, cells, *counted), rows
 
     def _weigh(self, question: Comparison) -> tuple[FloatArray, float]:
         """Return the parameters of the Dirichlet posterior of a table, and the model's equivalent sample size."""
