@@ -39,11 +39,13 @@ def draw_table(family: str, n_levels: int, rng: np.random.Generator) -> FloatArr
         prior = rng.dirichlet(np.full(3, 5.0))
         base = rng.dirichlet(np.ones(n_levels)) * n_levels
         sides = np.array([rng.dirichlet(np.maximum(0.7 * base, 0.02)) for _ in prior])
-        return np.einsum("r,ri,rj->ij", prior, sides, rng.dirichlet(np.ones(N_Y), 3))
+        found: FloatArray = np.einsum("r,ri,rj->ij", prior, sides, rng.dirichlet(np.ones(N_Y), 3))
+        return found
     if family == "smooth":
         grid, places = np.linspace(-2, 2, n_levels)[:, None], np.linspace(-2, 2, N_Y)
         given = np.exp(-np.square(0.6 * grid - places))
-        return given / given.sum(axis=1, keepdims=True) / n_levels
+        smooth: FloatArray = given / given.sum(axis=1, keepdims=True) / n_levels
+        return smooth
     sizes = 1 / np.arange(1, n_levels + 1)
     if family in ("rough", "independent"):
         sizes = rng.dirichlet(np.ones(n_levels))
@@ -126,9 +128,10 @@ def measure_one(
     model = pmf.answering.weigh_model(model, seen, unseen)
 
     def ask(text: str) -> pmf.answering.Answer:
-        return model.ask(text, codes)
+        found: pmf.answering.Answer = model.ask(text, codes)
+        return found
 
-    found = {}
+    figures_of: dict[str, list[float]] = {}
     for name in MEASURES:
         tables = [table]
         if "|" in name:
@@ -148,8 +151,8 @@ def measure_one(
         low, high = answer.interval
         gap = answer.value - truth
         figures += [low <= truth <= high, gap / answer.standard_error, gap]
-        found[name] = [float(x) for x in (*figures, answer.more["counted"][0] - truth)]
-    return found
+        figures_of[name] = [float(x) for x in (*figures, answer.more["counted"][0] - truth)]
+    return figures_of
 
 
 def print_line(label: str, rows: list[list[float]]) -> None:

@@ -236,6 +236,13 @@ class _Weighed:
                     self.standardised = self.evidence.standardise(own)
                     self.standardised_groups = self.evidence.standardise(groups)
         is_counted = any(each is not None for each in self.counted)
+        if is_counted and self.evidence is not None and self.evidence.count_samples is None:
+            is_group = bool(bound.by) or any(bound.sides)
+            if is_group and self.evidence.are_effective:
+                self.doubts.append(
+                    "weighted counts of pairs know the effective number of all samples and not of a group, which may "
+                    "be far from its share of it; pass the samples"
+                )
         self.source: Source = source if is_counted else "model"
         if source == "counts":
             self._refuse_uncounted()

@@ -49,6 +49,14 @@ def test_ask__a_group_is_worth_its_own_rows(source):
                     np.testing.assert_allclose(*ends, rtol=1e-9)
 
 
+def test_ask__weighted_counts_of_pairs_say_that_groups_are_not_known():
+    codes, weight = draw()
+    counts = pmf.count_pairs(codes, SCHEMA, weight=weight)
+    assert any("of a group" in each for each in MODEL.ask("P(y | g)", counts).warnings)
+    for asked, data in (("P(y)", counts), ("P(y | g)", pmf.count_pairs(codes, SCHEMA))):
+        assert not any("of a group" in each for each in MODEL.ask(asked, data).warnings)
+
+
 def test_ask__groups_of_a_measure_have_their_shares_of_the_weights():
     codes, weight = draw()
     design = Variance.of_rows(weight)
