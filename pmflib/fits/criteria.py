@@ -240,7 +240,7 @@ def _sum_block(block: Block, model: JointPMF) -> SampleSums:
     weights, sparse = weigh_rows(block), block.to_sparse(model.schema.offsets)
     lengths = np.diff(sparse.indptr)
     each = np.repeat(weights, lengths)
-    level_counts = np.bincount(sparse.indices, each, model.schema.n_levels)
+    level_counts = np.bincount(sparse.indices, each, model.schema.n_levels).astype(np.float64)
     log_likelihood = entropy = 0.0
     step = max(1, BATCH_ENTRIES // model.rank)
     for start in range(0, block.n_rows, step):
