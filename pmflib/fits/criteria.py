@@ -240,7 +240,8 @@ def _sum_block(block: Block, model: JointPMF) -> SampleSums:
     weights, sparse = weigh_rows(block), block.to_sparse(model.schema.offsets)
     lengths = np.diff(sparse.indptr)
     each = np.repeat(weights, lengths)
-    level_counts = np.bincount(sparse.indices, each, model.schema.n_levels).astype(np.float64)
+    counted = np.bincount(sparse.indices, each, model.schema.n_levels)
+    level_counts = np.asarray(counted, np.float64)
     log_likelihood = entropy = 0.0
     step = max(1, BATCH_ENTRIES // model.rank)
     for start in range(0, block.n_rows, step):
@@ -254,8 +255,7 @@ def _sum_block(block: Block, model: JointPMF) -> SampleSums:
         entropy -= float(own @ np.einsum("rf,rf->r", posteriors, logs))
     n_rows = float(weights[lengths > 0].sum())
     n_empty = float(weights.sum()) - n_rows
-    counted = level_counts.astype(np.int64)
-    return SampleSums(n_rows, n_empty, log_likelihood, max(entropy, 0.0), counted)
+    return SampleSums(n_rows, n_empty, log_likelihood, max(entropy, 0.0), level_counts)
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
