@@ -16,6 +16,7 @@ from pmflib.model.figures import plot_associations as plot_associations
 from pmflib.model.figures import plot_profiles as plot_profiles
 from pmflib.model.figures import plot_side_by_side as plot_side_by_side
 from pmflib.model.figures import plot_states as plot_states
+from pmflib.model.identification import describe_undetermined as describe_undetermined
 from pmflib.model.joint_pmf import KIND as KIND
 from pmflib.model.joint_pmf import JointPMF as JointPMF
 from pmflib.model.joint_pmf import find_methods as find_methods
