@@ -156,14 +156,12 @@ def find_beta_intervals(chances: FloatArray, totals: FloatArray, level: float) -
     Notes
     -----
     The prior of a table is spread over all of its levels, so that the Beta marginal of a level without rows has a
-    parameter near 0, and is as sure of it as of nothing else. A level is compared with all others together: the upper
-    end allows for a row more that has the level, and the lower end for a row more that has not, as those of Clopper and
-    Pearson do. A level that none of n rows has is then within 3.7 / n, at 95 % (the rule of three, two-sided).
+    parameter near 0, and is as sure of it as of nothing else. The outer end therefore rests on one row at least: a
+    level that none of n rows has is within 3.7 / n, at 95 % (the rule of three, two-sided).
 
     References
     ----------
-    Clopper and Pearson (1934), Biometrika 26. Korn and Graubard (1998), Survey Methodology 24(2): the same with
-    effective numbers of rows.
+    Hanley and Lippman-Hand (1983), JAMA 249(13): the rule of three.
 
     Examples
     --------
@@ -177,8 +175,12 @@ def find_beta_intervals(chances: FloatArray, totals: FloatArray, level: float) -
     first, second = np.maximum(chances * totals, 0.0), np.maximum((1 - chances) * totals, 0.0)
     tail = (1 - level) / 2
     # a parameter of 0 is a certain level, whose end is the mean itself
-    low = np.where(first > 0, betaincinv(np.maximum(first, FLOOR), second + 1, tail), 0.0)
-    high = np.where(second > 0, betaincinv(first + 1, np.maximum(second, FLOOR), 1 - tail), 1.0)
+    low = np.where(
+        first > 0, betaincinv(np.maximum(first, FLOOR), np.maximum(second, 1), tail), 0.0
+    )
+    high = np.where(
+        second > 0, betaincinv(np.maximum(first, 1), np.maximum(second, FLOOR), 1 - tail), 1.0
+    )
     # the mean of a very skewed posterior lies outside; extend the interval to contain the answer
     low, high = np.minimum(low, chances), np.maximum(high, chances)
     found: FloatArray = np.clip(np.stack([low, high], axis=-1), 0.0, 1.0)

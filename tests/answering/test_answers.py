@@ -190,7 +190,7 @@ def test_answer__a_level_that_nobody_has_is_not_certain():
     # the model adds to the counts at most what it is worth
     total = 1 / errors[("other",)] - 2
     assert 300 < total <= 400 + m
-    # none of n rows: Clopper and Pearson
+    # none of n rows: one row of n
     assert ends[("other",)] == pytest.approx([0, 1 - 0.025 ** (1 / total)], abs=1e-4)
     assert errors[("comedy",)] > 2 / (total + 2)
     alone = model.ask("P(kind)", codes, source="counts")

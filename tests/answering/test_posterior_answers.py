@@ -37,9 +37,9 @@ CONDITIONS = {
 
 
 def find_ends(first, second, tails=(0.025, 0.975)):
-    """Ends of Clopper and Pearson, by tail, given the rows that have a level and those that have not."""
-    low, high = (stats.beta(first + n, second + 1 - n).ppf(tails[n]) for n in range(2))
-    return np.array([low, high])
+    """Quantiles of Beta distributions, by tail, whose outer ends rest on one row at least."""
+    low = stats.beta(first, np.maximum(second, 1)).ppf(tails[0])
+    return np.array([low, stats.beta(np.maximum(first, 1), second).ppf(tails[1])])
 
 
 def find_spread(p, total):

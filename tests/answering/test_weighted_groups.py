@@ -78,7 +78,7 @@ def test_ask__a_row_with_nearly_all_of_the_weight_is_one_row():
         )
         assert found.interval[0] < 0.5
         if source == "counts":
-            # one row has it, of one: the ends of Clopper and Pearson are .025 and 1
+            # of one row, which has it, hardly anything is known
             assert found.interval[0] < 0.2
             assert found.interval[1] > 0.99
 
