@@ -36,7 +36,7 @@ def draw(seed, n_rows=400, weight=800.0):
     apart = truth.sum(axis=1, keepdims=True) * truth.sum(axis=0)
     counts = rng.multinomial(n_rows, truth.ravel()).reshape(1, -1)
     cells = counts + weight * ((truth + apart) / 2).reshape(1, -1)
-    known = np.array([n_rows]), counts
+    known = np.array([float(n_rows)]), counts.astype(float)
     return truth, counts, Posterior(SCHEMA, (), (0, 1), np.ones(1), cells, *known)
 
 
