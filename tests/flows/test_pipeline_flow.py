@@ -43,6 +43,7 @@ def infer(folder, *words):
     subprocess.run(command, cwd=folder, env=clean(folder), check=True)
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_run__a_small_table_needs_neither_prefect_nor_workers(tmp_path):
     rows = "\n".join(f"{i % 2},{i % 3},{i % 2}" for i in range(10))
     (tmp_path / "log.csv").write_text(f"q1,q2,q3\n{rows}\n")
@@ -51,6 +52,7 @@ def test_run__a_small_table_needs_neither_prefect_nor_workers(tmp_path):
     assert not (tmp_path / "store" / ".prefect").exists()
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_run__quiet_nights_of_a_log_with_identifiers_import_nothing_heavy(tmp_path):
     rows = "\n".join(f"p{i // 3},q{i % 3},{i % 2}" for i in range(90))
     (tmp_path / "log.csv").write_text(f"person,question,answer\n{rows}\n")
