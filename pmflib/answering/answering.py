@@ -419,8 +419,8 @@ class _Weighed:
 
     @cached_property
     def curved(self) -> CurvedEstimate | None:
-        """Estimate of a measure that is not linear in the table; None for others, or if a table is not counted."""
-        if self.bound.question.measure not in CURVED or not self.fits:
+        """Estimate of a measure that is not linear in the table; None for others, and without counts or a model."""
+        if self.bound.question.measure not in CURVED or not self.fits or self.source == "counts":
             return None
         if any(each.counted is None for each in self.posteriors):
             return None
