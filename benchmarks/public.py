@@ -3,9 +3,9 @@
     python -m benchmarks.public [--json public.json]  # a minute and a half
     python -m benchmarks.public --short  # half a minute; fails below half a target
 
-Each function has a process of its own, with bytecode and compiled kernels on disk: its first call, then calls of the function and of
-its kernel in turn, process CPU time, one thread, medians. "Ready" is checked, in folds, hidden and encoded, with
-memory for the result. Prints a Markdown table.
+Each function has a process of its own, with bytecode and compiled kernels on disk: its first call, then calls of the
+function and of its kernel in turn, process CPU time, one thread, medians. "Ready" is checked, in folds, hidden and
+encoded, with memory for the result. Prints a Markdown table.
 """
 
 from __future__ import annotations
