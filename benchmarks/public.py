@@ -249,7 +249,7 @@ def main() -> int:
         print(json.dumps(asdict(measure(name, *map(int, numbers)))))
         return 0
     results = []
-    # as where pip installs it; an environment may forbid Python to write bytecode when it imports
+    # Python writes bytecode when it first imports a module, unless an environment forbids it
     compileall.compile_dir(Path(__file__).parents[1] / "pmflib", quiet=1)
     # a process that has little to count leaves them to the background, and ends before they are compiled
     from pmflib.counts.kernels.readiness import fold_planes_work, planes_work

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib.util
 import json
 import os
 import re
@@ -29,7 +28,7 @@ from pathlib import Path
 
 import grimp
 
-from pmflib.base import FOLDER_VARIABLE, find_folder
+from pmflib.base import FOLDER_VARIABLE, find_folder, find_offers
 from pmflib.features import FEATURES
 from tests.choose_tests import Imports, choose, read_seconds
 
@@ -57,8 +56,8 @@ PAGES = {
     "three_steps": ("three-steps",),
 }
 """Pages of a feature whose name is not that of the feature."""
-ASKED_HOOK = re.compile(r"""find_(?:offers|entry)\(\s*"(\w+)\"""")
-"""A call that asks for what is offered under a hook."""
+ASKED_HOOK = re.compile(r'find_(?:offers|entry)\(\s*"(\w+)"')
+"""A call that asks for what features offer under a hook."""
 TEST_SECONDS = 20.0
 """Of tests, one after another, beside each feature that is deleted."""
 PROCESSES = 2
@@ -516,25 +515,20 @@ def list_core_tests(folder: Path) -> list[str]:
 def _choose_tests(
     folder: Path, gone: Collection[str], left: Collection[Arrow], seconds: float
 ) -> list[str]:
-    """Test files nearest to what named the features, to who asks for what they offer, and to the tables of features."""
+    """Test files nearest to what named the features or asks for what they offer, and to the tables of features."""
     imports = Imports(folder)
     changed = {"pmflib/features.py", "pmflib/__init__.py", "pmflib/base/hooks.py"}
-    hooks = {hook for feature in gone for hook in _read_hooks(feature)}
-    modules = {arrow.module for arrow in left} & {*imports.paths}
-    changed.update(imports.paths[name].relative_to(folder).as_posix() for name in modules)
-    for path in chain.from_iterable(
-        (folder / top).rglob("*.py") for top in ("pmflib", "tasks", "flows")
-    ):
-        asked = ASKED_HOOK.findall(path.read_text())
-        if hooks.intersection(asked):
+    for arrow in left:
+        path = imports.paths.get(arrow.module)
+        if path is not None:
             changed.add(path.relative_to(folder).as_posix())
+    tops = (folder / top for top in ("pmflib", "tasks", "flows"))
+    for module in chain.from_iterable(top.rglob("*.py") for top in tops):
+        hooks = ASKED_HOOK.findall(module.read_text())
+        places = chain.from_iterable(find_offers(hook).places.values() for hook in hooks)
+        if any(place.startswith(f"{feature}.") for place in places for feature in gone):
+            changed.add(module.relative_to(folder).as_posix())
     return choose(imports, sorted(changed), read_seconds(ROOT), seconds)[0]
-
-
-def _read_hooks(feature: str) -> Collection[str]:
-    """Hooks under which a feature of the library offers something."""
-    name = f"{feature}.hooks"
-    return importlib.import_module(name).HOOKS if importlib.util.find_spec(name) else ()
 
 
 def run_tests(folder: Path, files: Collection[str], parallel: int) -> TestCounts:
