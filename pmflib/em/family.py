@@ -152,6 +152,10 @@ class Family(ABC, Generic[P, T]):
         """Return the size of the statistics in bytes if they are large, and 0 otherwise."""
         return 0
 
+    def is_plain(self, state: State[P]) -> bool:
+        """Return whether the next pass is a single map of `add` over the blocks, as by default."""
+        return True
+
     def start(self, source: BlockSource, state: State[P]) -> Callable[[], T]:
         """Start a pass over a source of blocks and return a function that waits for its statistics."""
         return source.start(
@@ -452,6 +456,7 @@ def count_stale(held_out: Sequence[float], tol: float) -> int:
     """
     risen, level = 0, held_out[0]
     for passes, value in enumerate(held_out):
-        if value > level + tol * abs(level):
+        # a start that is not eligible has minus infinity
+        if value > level and (math.isinf(level) or value > level + tol * abs(level)):
             risen, level = passes, value
     return len(held_out) - 1 - risen

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable
 from pmflib.base.errors import ConvergenceWarning, PmfError
+from pmflib.base.json_records import JsonRecord
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore
 from pmflib.model import JointPMF
@@ -53,6 +54,33 @@ class Residuals(Protocol):
     @property
     def plot(self) -> Callable[..., Axes]:
         """Function that draws them."""
+
+
+@dataclass(frozen=True)
+class RungFit(JsonRecord):
+    """A rung of the ladder of a stack.
+
+    Parameters
+    ----------
+    name, kind
+        Name in tables, and kind of its models.
+    states, members
+        Number of latent states of each model, and number of models.
+    passes
+        Number of passes over the samples.
+    held_out
+        Held-out log-likelihood per sample of the rung alone, nats.
+    weight
+        Weight in the mixture.
+    """
+
+    name: str
+    kind: str
+    states: int
+    members: int
+    passes: int
+    held_out: float
+    weight: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +129,8 @@ class FitResult(Summarised):
         averages, fits with many parameters, `pmflib.families.fit_traits`, and large stored samples.
     trial
         Model fitted before without the held-out fold, which chose the options; None if all choices were given.
+    ladder
+        Rungs of a stack with their weights; empty for other fits.
     """
 
     model: JointPMF
@@ -119,6 +149,7 @@ class FitResult(Summarised):
     stopped_early: bool = False
     residuals: Residuals | None = None
     trial: JointPMF | None = None
+    ladder: tuple[RungFit, ...] = ()
 
     def __repr__(self) -> str:
         """One-line representation with method, fit and notes."""
@@ -160,6 +191,8 @@ class FitResult(Summarised):
                 facts.append(("loss, first and last", " and ".join(map(decimal, ends))))
         if self.held_out_score is not None:
             facts.append(("held out", self.held_out_score.describe()))
+        if self.ladder:
+            tables.insert(0, tabulate_ladder(self.ladder))
         if self.residuals is not None:
             facts.append(("within states", self.residuals.describe()))
             tables.append(self.residuals.tabulate())
@@ -312,6 +345,23 @@ class FitResult(Summarised):
         return self.residuals.plot(**options)
 
 
+def tabulate_ladder(ladder: Sequence[RungFit]) -> SummaryTable:
+    """Return the table of the rungs of a stack."""
+    from pmflib.base.display.summary import decimal, format_count
+
+    rows = [
+        (
+            each.name,
+            decimal(each.weight, 2),
+            decimal(each.held_out, 6),
+            format_count(each.passes),
+        )
+        for each in ladder
+    ]
+    columns = ("rung", ">weight", ">held out, nats per row", ">passes")
+    return SummaryTable("Models of the mixture", columns, rows, len(rows))
+
+
 _NAMED = ("pseudo_count", "n_traits")
 """Properties of a model that its summary repeats, if available."""
 
@@ -347,4 +397,5 @@ def summarise_fit(result: FitResult) -> dict[str, object]:
         "held_out_per_row": list(result.held_out),
         "notes": list(result.notes),
         "comparisons": [each.to_json() for each in result.comparisons],
+        "ladder": [each.to_json() for each in result.ladder],
     }

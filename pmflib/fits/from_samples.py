@@ -24,11 +24,13 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples, find_effective
-from pmflib.fits.em_fit import EMFit, Passes, PassOptions
+from pmflib.fits.em_fit import EMFit, Passes, PassOptions, find_on_pass
 from pmflib.fits.fit_result import FitResult, warn_if_stopped
 from pmflib.fits.fit_specifications import Options
 from pmflib.fits.kinds import FitKind, choose_kinds, find_kind, is_forced
 from pmflib.fits.ranks.selection import select, split_for_choice
+from pmflib.fits.stack.fit import StackFit
+from pmflib.fits.stack.ladder import EFFORTS, PSEUDO_COUNT, Effort
 from pmflib.fits.starts import PreparedStart, StoredCounts, load_counts
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -56,6 +58,7 @@ def fit_em(
     members: int = 1,
     target: str | int | None = None,
     dependence: Literal["auto", "none", "tree"] | None = None,
+    effort: Effort = "normal",
     weight: object | None = None,
     rng: np.random.Generator | int = 0,
     **passes: Unpack[PassOptions],
@@ -134,7 +137,7 @@ def fit_em(
     """
     steps = Passes(**passes)
     method, counts, start_model = start if isinstance(start, PreparedStart) else (start, None, None)
-    _check_options(model, rank, method, members, steps.max_passes, dependence)
+    _check_options(model, rank, method, members, steps.max_passes, dependence, effort)
     # checked here, because the runs of choices have limits of their own
     Limits(*steps[:3]).check()
     _check_samples(samples, schema, start)
@@ -149,6 +152,19 @@ def fit_em(
         check_row_order(samples, weight=weight)
         training = weigh_samples(training, weight, variables.weight_decimals)
     position = None if target is None else variables.position(target)
+    if rank is None and model is None and start_model is None:
+        stack = StackFit(
+            variables,
+            EFFORTS[effort],
+            choose_kinds("auto" if dependence is None else dependence),
+            not is_forced(dependence),
+            PSEUDO_COUNT if pseudo_count == "auto" else pseudo_count,
+            seed,
+            steps,
+            find_on_pass(steps),
+            position,
+        )
+        return _note_weights(stack.fit(training, validation), training)
 
     def make_fit(rank: int) -> EMFit:
         # independent variables have a unique fit
@@ -349,8 +365,8 @@ def check_can_start(model: JointPMF) -> None:
     """
     if model.origin.final:
         raise PmfError(
-            f"model is final, an average of {model.origin.average} fits, which EM would take apart; pass a rank, "
-            "or fit a model to samples drawn from it"
+            f"model is final, a mixture of {model.origin.average or 'several'} fits, which EM would take apart; pass "
+            "a rank, or fit a model to samples drawn from it"
         )
 
 
@@ -361,18 +377,23 @@ def _check_options(
     members: int,
     max_passes: int,
     dependence: str | None,
+    effort: str,
 ) -> None:
     """Check options and their combinations."""
+    check(OneOf(tuple(EFFORTS)), effort=effort)
     check(at_least(1, whole=True, also=(None, "auto")), RankError, rank=rank)
     if model is not None:
         check_model_type("model", model, JointPMF)
     check(at_least(1, whole=True), members=members)
     check(Interval(whole=True), max_passes=max_passes)
-    if (model is None) == (rank is None):
+    if model is not None and rank is not None:
         raise PmfError(
-            f"model is {'absent' if model is None else 'given'} and rank is {rank}; pass one of the two, as "
-            "fit_em(samples, rank=8) or fit_em(samples, model)"
+            f"model is given and rank is {rank}; pass one of the two, as fit_em(samples, rank=8) or "
+            "fit_em(samples, model), or neither for a stack"
         )
+    if model is None and rank is None and (members > 1 or start != "auto"):
+        given = f"members is {members}" if members > 1 else f"start is {start!r}"
+        raise PmfError(f"{given} without a rank; pass a rank, or leave it to the ladder of a stack")
     if model is not None:
         check_can_start(model)
         if members > 1:

@@ -42,6 +42,11 @@ class FitKind:
     plan
         Plans the memory of `extend` on stored samples: called with the offsets of the variables, rank, threads of a
         worker, members, and ``n_waiting`` of a pass.
+    offer
+        Returns the rungs of a ladder that are of this kind: called with `pmflib.fits.stack.ladder.LadderSizes` and a
+        pseudo-count. None offers none.
+    mix
+        Joins models of this kind and latent classes into one mixture, as `pmflib.fits.stack.ladder.mix_models` does.
     """
 
     name: str
@@ -53,6 +58,8 @@ class FitKind:
     fit: Callable[..., FitResult] | None = None
     refine: Callable[..., FitResult] | None = None
     plan: Callable[..., MemoryPlan] | None = None
+    offer: Callable[..., list[Any]] | None = None
+    mix: Callable[..., Any] | None = None
 
 
 def find_kind(name: str) -> FitKind | None:

@@ -1,0 +1,100 @@
+"""Forests in a stack: rungs of averages from random starts, and mixtures of forests with latent classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pmflib.base.arrays import FloatArray
+from pmflib.base.pseudo_counts import PseudoCounts
+from pmflib.em.block_source import ScoreUnder
+from pmflib.em.family import Family, State
+from pmflib.families.forests.em import Forests, TreeOptions, are_modest, score_under_forests
+from pmflib.families.forests.forest import Forest
+from pmflib.families.forests.statistics import TreeParameters
+from pmflib.families.forests.tree_fit import PLAIN_PASSES, estimate_run
+from pmflib.families.forests.tree_pmf import TreePMF
+from pmflib.fits.stack.ladder import LadderSizes, Rung, RungStart
+from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
+from pmflib.papers.pair_matrix import start_random
+from pmflib.schema import Schema
+
+FOREST_RANKS = {1: 1, 2: 4, 3: 16, 4: 64, 5: 256}
+"""Number of states of each member, by step of the ladder."""
+MEMBER_SHARE = 3
+"""Latent classes per member with forests: members with forests differ less."""
+
+
+@dataclass(frozen=True, eq=False)
+class ForestRung(Rung):
+    """States with forests of their own from random starts, each stopped where it is best."""
+
+    kind: ClassVar[str] = "forests"
+    score_under: ClassVar[ScoreUnder[Any]] = staticmethod(score_under_forests)
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        if self.rank == 1:
+            return "one forest"
+        return f"{self.members} x {self.rank} forests"
+
+    def begin(self, start: RungStart) -> list[tuple[Family[Any, Any], State[Any]]]:
+        """Return one run per member; forests are first searched after some passes without edges."""
+        offsets, found = start.offsets, list[tuple[Family[Any, Any], State[Any]]]()
+        shape = PseudoCounts.shaped_by(start.singles, offsets, self.pseudo_count)
+        family = Forests(offsets, TreeOptions(pseudo_count=self.pseudo_count), shape)
+        for k in range(self.members):
+            rng = np.random.default_rng([start.seed, self.rank, k])
+            prior, factors = start_random(start.singles, offsets, rank=self.rank, rng=rng)
+            plain = TreeParameters.plain(prior, factors, offsets)
+            found.append((family, family.begin(plain, PLAIN_PASSES if self.rank > 1 else 0)))
+        return found
+
+    def join(self, parameters: Sequence[Any]) -> Any:
+        """Average the members."""
+        return TreeParameters.join(parameters)
+
+    def make(self, parameters: Any, schema: Schema, origin: ModelOrigin) -> JointPMF:
+        """Make the model of joined parameters."""
+        return TreePMF.make(parameters, schema, origin)
+
+
+def offer_forests(sizes: LadderSizes, pseudo_count: float) -> list[Rung]:
+    """Return the rungs with forests that the sizes allow."""
+    rungs = list[Rung]()
+    for step, rank in FOREST_RANKS.items():
+        if not are_modest(sizes.offsets, rank) or step > sizes.limits.steps:
+            break
+        if not sizes.supports(rank):
+            break
+        most = -(-sizes.limits.members // MEMBER_SHARE) if rank > 1 else 1
+        members = sizes.count_members(most, estimate_run(sizes.offsets, sizes.n_rows, rank))
+        if members:
+            rungs.append(ForestRung(step, rank, members, pseudo_count))
+    return rungs
+
+
+def mix_forests(
+    models: Sequence[JointPMF], weights: FloatArray, schema: Schema, origin: ModelOrigin
+) -> JointPMF:
+    """Join models with forests and latent classes, whose states have no edges, into one model with forests."""
+    parts = [
+        model.parameters
+        if isinstance(model, TreePMF)
+        else TreeParameters.plain(model.prior, model.factors, schema.offsets)
+        for model in models
+    ]
+    joined = TreeParameters(
+        np.concatenate([w * each.prior for w, each in zip(weights, parts, strict=True)]),
+        Forest.join([each.forest for each in parts]),
+        np.concatenate([each.tables for each in parts]),
+    )
+    factors = np.concatenate([model.factors for model in models], axis=1)
+    return TreePMF(
+        joined.prior, factors, schema, origin, forest=joined.forest, tables=joined.tables
+    )

@@ -1,0 +1,483 @@
+"""Fit of a stack: steps of a ladder side by side, weights by EM on held-out samples, and one mixture of what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pmflib.base.arrays import FloatArray, IntArray, Parameters
+from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.comparison import PairedDifference, estimate_gain
+from pmflib.base.defaults import Limits
+from pmflib.base.errors import PmfError
+from pmflib.counts.folds import DEFAULT_FOLDS
+from pmflib.counts.marginals import count_block_levels, normalise_singles
+from pmflib.em.block_source import BlocksInMemory, BlockSource, ScoreUnder, iterate_distinct
+from pmflib.em.blocks import score_rows
+from pmflib.em.checkpoint import digest_fit
+from pmflib.em.family import State, run_em
+from pmflib.em.side_by_side import RunStates, SideBySide
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fits.criteria import measure_fit
+from pmflib.fits.em_fit import N_FOLDS, OnPass, Passes
+from pmflib.fits.fit_result import FitResult, RungFit
+from pmflib.fits.fit_statistics import HeldOutScore
+from pmflib.fits.kinds import FitKind
+from pmflib.fits.stack.ladder import (
+    PSEUDO_COUNT,
+    BayesRung,
+    EffortLimits,
+    LadderSizes,
+    Rung,
+    RungStart,
+    mix_models,
+    offer_classes,
+)
+from pmflib.fits.stack.weights import learn_weights, mix_scores
+from pmflib.fits.starts import SampleCounts
+from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
+from pmflib.schema import Schema
+from pmflib.store.dataset import take_block
+from pmflib.store.sample_blocks import BlockGroup
+
+FEW_ROWS = 2000
+"""Rows below which each of the folds is held out in turn; with more, one fold tells the weights."""
+LEAST_ROWS = 10
+"""Rows below which nothing is held out, and variables are taken as independent."""
+MOST_HELD_OUT = 50_000
+"""Maximum number of held-out rows from which weights are learnt."""
+PATIENCE, TOL = 4, 1e-5
+"""Limits of the runs of a ladder, unless those of the fit are stricter: its members are averaged, and differences below
+are made up for by the weights.
+"""
+LEAST_WEIGHT = 0.01
+"""Weight below which a rung is dropped."""
+LEAST_GAIN = 1e-6
+"""Gain, nats per held-out sample, below which a step gains nothing: differences by rounding are no gains."""
+PRIOR_ROWS = 4.0
+"""Pseudo-samples of all weights, distributed inversely to the numbers of states."""
+DEFAULT_PASSES = Passes()
+"""Default stopping criteria."""
+SURE_STEPS = 2
+"""Steps that are always tried; the first later step that gains no more than its error ends the ladder."""
+
+
+class Split(NamedTuple):
+    """Training samples, and held-out ones in memory."""
+
+    training: DenseBlock | StoredSamples
+    held_out: DenseBlock
+
+
+class FittedRung(NamedTuple):
+    """A rung fitted to all splits.
+
+    Parameters
+    ----------
+    rung
+        The rung.
+    passes
+        Number of passes of each of its runs.
+    parameters
+        Joined parameters for each split.
+    scores
+        float64 of shape (n_samples, 1 or 2): log-probability of each held-out sample of all splits under the fit
+        without it, nats; with a target, that of its other variables as well.
+    """
+
+    rung: Rung
+    passes: tuple[int, ...]
+    parameters: tuple[Any, ...]
+    scores: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Rungs with their weights.
+
+    Parameters
+    ----------
+    rungs
+        Fitted rungs, at least one.
+    weights
+        float64 of shape (n_rungs,), which sum to 1.
+    counts
+        float64 of shape (n_samples,): number of samples that each held-out row counts for.
+    """
+
+    rungs: tuple[FittedRung, ...]
+    weights: FloatArray
+    counts: FloatArray
+
+    @classmethod
+    def weigh(cls, rungs: Sequence[FittedRung], counts: FloatArray) -> Stack:
+        """Learn the weights of rungs; those with less than ``LEAST_WEIGHT`` are dropped."""
+        while True:
+            scores = np.stack([each.scores for each in rungs], axis=1)
+            sizes = np.array([1 / each.rung.n_states for each in rungs])
+            hidden = scores[:, :, 1] if scores.shape[2] > 1 else None
+            prior = PRIOR_ROWS * sizes / sizes.sum()
+            weights = learn_weights(scores[:, :, 0], counts, prior, hidden)
+            kept = weights >= LEAST_WEIGHT
+            if kept.all():
+                return cls(tuple(rungs), weights, counts)
+            rungs = [each for each, is_kept in zip(rungs, kept, strict=True) if is_kept]
+
+    @property
+    def scores(self) -> FloatArray:
+        """Log-likelihood of each held-out sample, nats: float64 of shape (n_samples,)."""
+        found = np.stack([each.scores for each in self.rungs], axis=1)
+        mixed = mix_scores(found[:, :, 0], self.weights)
+        return mixed - mix_scores(found[:, :, 1], self.weights) if found.shape[2] > 1 else mixed
+
+    def average(self, scores: FloatArray) -> float:
+        """Return the mean over held-out samples."""
+        return float(self.counts @ scores / max(self.counts.sum(), 1e-300))
+
+    def subtract(self, other: Stack) -> PairedDifference:
+        """Return the gain over another stack per held-out sample, nats, and its standard error."""
+        gains = self.scores - other.scores
+        sums = self.counts.sum(), self.counts @ gains, self.counts @ gains**2
+        return estimate_gain(np.array(sums))
+
+    def mix(self, parameters: Sequence[Any], schema: Schema, origin: ModelOrigin) -> JointPMF:
+        """Make one model of the parameters of all rungs."""
+        models = [
+            each.rung.make(joined, schema, origin)
+            for each, joined in zip(self.rungs, parameters, strict=True)
+        ]
+        if len(models) == 1:
+            return models[0]
+        return mix_models(models, self.weights, schema, origin)
+
+    def list_rungs(self) -> tuple[RungFit, ...]:
+        """Return what a result says of the rungs."""
+        return tuple(
+            RungFit(
+                each.rung.name,
+                each.rung.kind,
+                each.rung.rank,
+                each.rung.members,
+                max(each.passes),
+                self.average(each.scores[:, 0] - each.scores[:, 1:].sum(axis=1)),
+                float(weight),
+            )
+            for each, weight in zip(self.rungs, self.weights, strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StackFit:
+    """Settings of the fit of a stack.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    effort
+        Limits of the ladder.
+    kinds
+        Kinds of models that offer rungs besides latent classes.
+    has_classes
+        Whether averages of latent classes are rungs.
+    pseudo_count
+        Mean pseudo-count per level and state.
+    seed
+        Seed of the starts.
+    passes
+        Stopping criteria.
+    on_pass
+        Called after each pass with the name of a step and its state; None reports nothing.
+    target
+        Variable whose held-out log-likelihood given the others is the criterion; None for all variables.
+    """
+
+    schema: Schema
+    effort: EffortLimits
+    kinds: Sequence[FitKind] = ()
+    has_classes: bool = True
+    pseudo_count: float = PSEUDO_COUNT
+    seed: int = 0
+    passes: Passes = DEFAULT_PASSES
+    on_pass: OnPass | None = None
+    target: int | None = None
+
+    def fit(self, samples: DenseBlock | StoredSamples, validation: object | None) -> FitResult:
+        """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
+        splits = self._split(samples, validation)
+        stack, notes = self._climb(samples, splits)
+        is_refit = validation is None and bool(splits)
+        if is_refit or not splits:
+            parameters = self._refit(stack, samples)
+        else:
+            parameters = [each.parameters[0] for each in stack.rungs]
+        origin = self._make_origin(stack)
+        model = stack.mix(parameters, self.schema, origin)
+        score = stack.average(stack.scores)
+        n_rows = round(float(stack.counts.sum()))
+        n_trials = len(splits) if is_refit else 0
+        trial = None
+        if is_refit:
+            trial = stack.mix([each.parameters[0] for each in stack.rungs], self.schema, origin)
+        training = measure_fit(model, self._open(samples, model.rank))
+        return FitResult(
+            model,
+            (),
+            (score,) if splits else (),
+            max(max(each.passes) for each in stack.rungs),
+            False,
+            "stack",
+            notes,
+            log_likelihoods=(),
+            training=training,
+            held_out_score=HeldOutScore(score, n_rows, n_trials) if splits else None,
+            stopped_early=True,
+            trial=trial,
+            ladder=stack.list_rungs(),
+        )
+
+    def _split(self, samples: DenseBlock | StoredSamples, validation: object | None) -> list[Split]:
+        """Return training and held-out samples: one split, or one for each fold if there are few rows."""
+        if isinstance(validation, StoredSamples):
+            held_out = take_block(validation.blocks, self.schema, MOST_HELD_OUT)
+            return [Split(samples, held_out)] if len(held_out) else []
+        if validation is not None:
+            held_out = DenseBlock(self.schema.encode(validation))
+            if not len(held_out):
+                raise PmfError("validation has no rows; omit it, or hold out at least one sample")
+            return [Split(samples, held_out)]
+        if isinstance(samples, StoredSamples):
+            folds = sorted({block.fold for block in samples.blocks})
+            rest = [block for block in samples.blocks if block.fold != folds[-1]]
+            last = [block for block in samples.blocks if block.fold == folds[-1]]
+            if not rest:
+                return []
+            held_out = take_block(last, self.schema, MOST_HELD_OUT)
+            return [Split(samples.with_blocks(rest), held_out)]
+        if len(samples) < LEAST_ROWS:
+            return []
+        fold = samples.assign_folds(N_FOLDS)
+        turns = range(N_FOLDS if len(samples) < FEW_ROWS else 1)
+        # a design may have so few units that folds are empty
+        return [
+            Split(samples[fold != k], samples[fold == k])
+            for k in turns
+            if 0 < np.count_nonzero(fold == k) < len(samples)
+        ]
+
+    def _climb(
+        self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]
+    ) -> tuple[Stack, tuple[str, ...]]:
+        """Fit step after step until one gains no more than its error; returns the best stack, and notes."""
+        rungs = self._list_rungs(splits[0].training if splits else samples)
+        steps = sorted({each.step for each in rungs})
+        if not splits:
+            fitted = FittedRung(rungs[0], (1,), (), np.zeros((0, 1)))
+            n_rows = samples.n_rows
+            note = (
+                f"variables are taken as independent: {n_rows} samples are too few to hold any out"
+            )
+            return Stack((fitted,), np.ones(1), np.zeros(0)), (note,)
+        best: Stack | None = None
+        notes: list[str] = []
+        for step in steps:
+            fitted_step, counts = self._fit_step([x for x in rungs if x.step == step], splits)
+            known = () if best is None else best.rungs
+            stack = Stack.weigh((*known, *fitted_step), counts)
+            if best is None:
+                best = stack
+                continue
+            gain = stack.subtract(best)
+            names = " and ".join(each.rung.name for each in fitted_step)
+            text = f"{names}: {gain.mean:.4f} +- {gain.error:.4f} nats per held-out sample"
+            if gain.mean > max(gain.error, LEAST_GAIN):
+                best = stack
+                notes.append(f"{text} gained")
+                continue
+            notes.append(f"{text} gained, no more than the error; left out")
+            if step >= SURE_STEPS:
+                break
+        assert best is not None
+        return best, tuple(notes)
+
+    def _list_rungs(self, training: DenseBlock | StoredSamples) -> list[Rung]:
+        """Return the rungs for some training samples, by step."""
+        sizes = LadderSizes(self.schema.offsets, training.n_rows, training.n_observed, self.effort)
+        rungs = offer_classes(sizes, self.pseudo_count)
+        if not self.has_classes:
+            rungs = rungs[:1]
+        if self.target is not None:
+            rank = self.schema[self.target].cardinality
+            rungs.append(BayesRung(1, rank, 1, self.pseudo_count))
+        for kind in self.kinds:
+            if kind.offer is not None:
+                rungs += kind.offer(sizes, self.pseudo_count)
+        return sorted(rungs, key=lambda each: each.step)
+
+    def _fit_step(
+        self, rungs: Sequence[Rung], splits: Sequence[Split]
+    ) -> tuple[list[FittedRung], FloatArray]:
+        """Fit the rungs of a step side by side to each split; returns them, and counts of held-out rows."""
+        n_states = sum(each.n_states for each in rungs)
+        runs_of: list[list[RunStates]] = []
+        scores, counts = [], []
+        for number, split in enumerate(splits):
+            held_out = self._open(split.held_out, n_states, self.target)
+            name = f"step-{rungs[0].step}-{number}"
+            runs = self._run(name, rungs, split.training, held_out)
+            runs_of.append(runs)
+            models = [
+                (rung.score_under, rung.join([find_best(each) for each in states]))
+                for rung, states in zip(rungs, runs, strict=True)
+            ]
+            found = held_out.map_blocks(
+                collect_scores, np.concatenate, self.schema.offsets, models, self.target
+            )
+            counts.append(found[:, 0, 0])
+            scores.append(found[:, 1:])
+        whole = np.concatenate(scores)
+        fitted = []
+        for k, rung in enumerate(rungs):
+            states = [runs[k] for runs in runs_of]
+            passes = [
+                max(1, round(float(np.median([each.best_pass for each in turns]))))
+                for turns in zip(*states, strict=True)
+            ]
+            joined = tuple(rung.join([find_best(each) for each in one]) for one in states)
+            fitted.append(FittedRung(rung, tuple(passes), joined, whole[:, k]))
+        return fitted, np.concatenate(counts)
+
+    def _refit(self, stack: Stack, samples: DenseBlock | StoredSamples) -> list[Any]:
+        """Fit the rungs of a stack to all samples, with the passes that were best without the held-out ones."""
+        rungs = [each.rung for each in stack.rungs]
+        passes = [n for each in stack.rungs for n in each.passes]
+        found = self._run("all", rungs, samples, None, passes)
+        return [
+            rung.join([each.parameters for each in states])
+            for rung, states in zip(rungs, found, strict=True)
+        ]
+
+    def _run(
+        self,
+        name: str,
+        rungs: Sequence[Rung],
+        samples: DenseBlock | StoredSamples,
+        held_out: BlockSource | None,
+        passes: Sequence[int] = (),
+    ) -> list[RunStates]:
+        """Run rungs side by side, and return the states of the runs of each."""
+        offsets = self.schema.offsets
+        source = self._open(samples, sum(each.n_states for each in rungs))
+        source.assign()
+        seen = source.map_blocks(count_levels, sum_tables, offsets, name="levels")
+        singles = normalise_singles(seen, offsets)
+        start = RungStart(singles, offsets, self.seed, partial(self._read_bayes, samples))
+        begun = [each.begin(start) for each in rungs]
+        most = self.passes.max_passes
+        own = Limits(most, max(self.passes.tol, TOL), min(self.passes.patience, PATIENCE))
+        limits = [
+            own._replace(max_passes=0) if rung.is_complete else own
+            for rung, runs in zip(rungs, begun, strict=True)
+            for _ in runs
+        ]
+        if passes:
+            limits = [
+                each._replace(max_passes=min(n, each.max_passes), tol=0.0)
+                for each, n in zip(limits, passes, strict=True)
+            ]
+        flat = [each for runs in begun for each in runs]
+        family = SideBySide(offsets, [each for each, _ in flat], limits, held_out)
+        path = None if self.passes.checkpoint is None else self.passes.checkpoint / f"{name}.npz"
+        of_held_out = "" if held_out is None else held_out.digest()
+        inputs = self._digest(), [each.name for each in rungs], of_held_out, singles, passes
+        report = self.on_pass
+        state = run_em(
+            family,
+            source,
+            lambda: family.begin([each for _, each in flat]),
+            limits=Limits(max((each.max_passes for each in limits), default=0), 0.0, 1),
+            checkpoint=family.open_checkpoint(path, source, *inputs),
+            on_pass=None if report is None else lambda state: report(name, state),
+        )
+        ended: Iterator[State[Any]] = iter(state.parameters)
+        return [tuple(next(ended) for _ in runs) for runs in begun]
+
+    def _read_bayes(self, samples: DenseBlock | StoredSamples) -> Parameters:
+        """Return naive Bayes of the samples for the target."""
+        assert self.target is not None
+        block = samples if isinstance(samples, DenseBlock) else samples.read_some(MOST_HELD_OUT)
+        bayes = SampleCounts(block, self.schema, DEFAULT_FOLDS).read_naive_bayes(self.target)
+        return bayes.prior, bayes.factors
+
+    def _open(
+        self, samples: DenseBlock | StoredSamples, rank: int, target: int | None = None
+    ) -> BlockSource:
+        """Return samples as blocks for models of a rank."""
+        if isinstance(samples, StoredSamples):
+            return samples
+        return BlocksInMemory.cut(samples, self.schema.offsets, rank, target)
+
+    def _make_origin(self, stack: Stack) -> ModelOrigin:
+        """Return how the model was fitted; a mixture of several models is final."""
+        rungs = stack.list_rungs()
+        passes = max(each.passes for each in rungs)
+        origin = ModelOrigin("stack", passes, self.pseudo_count)
+        if sum(each.members for each in rungs) > 1:
+            origin = origin.add(final=True)
+        return origin.add(stack=[each.to_json() for each in rungs])
+
+    def _digest(self) -> str:
+        """Compute the SHA-256 digest of the options that states depend on."""
+        parts = [self.schema.digest, self.effort, self.pseudo_count, self.seed, self.target]
+        return digest_fit(json.dumps(parts))
+
+
+def find_best(state: State[Any]) -> Any:
+    """Return the parameters with the best held-out log-likelihood."""
+    return state.parameters if state.best is None else state.best
+
+
+def count_levels(group: BlockGroup, offsets: IntArray) -> FloatArray:
+    """Count the samples of a group with each level: float64 of shape (n_levels,)."""
+    total = np.zeros(int(offsets[-1]))
+    for block in iterate_distinct(group):
+        codes = DenseBlock(block.to_codes(offsets), block.weights)
+        total += count_block_levels(codes, offsets)
+    return total
+
+
+def sum_tables(parts: Sequence[FloatArray]) -> FloatArray:
+    """Sum arrays, at least one, in the given order."""
+    return np.asarray(sum(parts))
+
+
+def collect_scores(
+    group: BlockGroup,
+    offsets: IntArray,
+    models: Sequence[tuple[ScoreUnder[Any], Any]],
+    target: int | None,
+) -> FloatArray:
+    """Score the distinct rows of a group under several models.
+
+    Returns
+    -------
+    float64 of shape (n_rows, 1 + n_models, 1 or 2): the number of samples of each row, then its log-probability under
+    each model, nats; with a target, that of its other variables as well.
+    """
+    scorers = [[score_under(parameters, offsets)] for score_under, parameters in models]
+    parts = [np.zeros((0, 1 + len(models), 1 if target is None else 2))]
+    for block in iterate_distinct(group):
+        found = np.empty((block.n_rows, *parts[0].shape[1:]))
+        found[:, 0] = weigh_rows(block)[:, None]
+        for k, scorer in enumerate(scorers):
+            found[:, 1 + k, 0] = score_rows(block, offsets, scorer)
+            if target is not None:
+                found[:, 1 + k, 1] = score_rows(block.hide(target, offsets), offsets, scorer)
+        parts.append(found)
+    return np.concatenate(parts)
