@@ -29,6 +29,7 @@ from pmflib.em.memory import PassMemory as PassMemory
 from pmflib.em.memory import choose_tasks as choose_tasks
 from pmflib.em.memory import plan_em as plan_em
 from pmflib.em.memory import plan_pass as plan_pass
+from pmflib.em.side_by_side import SideBySide as SideBySide
 from pmflib.em.stored_samples import StoredSamples as StoredSamples
 from pmflib.em.stored_samples import find_effective as find_effective
 from pmflib.em.stored_samples import open_source as open_source

@@ -1,0 +1,152 @@
+import json
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.base import PmfError
+from pmflib.fits import summarise_fit
+from tests.stored_samples import write_partition
+
+CARDINALITIES = [3, 2, 4, 2, 3, 2]
+SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)
+
+
+def plant(rank, seed, schema=SCHEMA):
+    """Classes that differ clearly."""
+    rng = np.random.default_rng(seed)
+    blocks = [rng.dirichlet(np.full(n, 0.4), rank).T for n in schema.cardinalities]
+    return pmf.JointPMF(np.full(rank, 1 / rank), np.concatenate(blocks), schema)
+
+
+TRUTH = plant(3, 0)
+CODES = TRUTH.sample(900, 1)
+
+
+@pytest.fixture(scope="module")
+def stack():
+    return pmf.fit_em(CODES, schema=SCHEMA)
+
+
+def test_fit_em__a_stack_is_as_good_as_the_planted_model(stack):
+    unseen = TRUTH.sample(4000, 2)
+    gap = TRUTH.log_prob(unseen).mean() - stack.model.log_prob(unseen).mean()
+    assert gap < 0.05
+    assert stack.model.origin.final
+    assert sum(each.weight for each in stack.ladder) == pytest.approx(1)
+    assert stack.model.prior.sum() == pytest.approx(1)
+
+
+def test_fit_em__a_stack_is_told_of_in_summary_record_and_model(stack, tmp_path):
+    text = str(stack.summary())
+    assert "Models of the mixture" in text
+    recorded = json.loads(json.dumps(summarise_fit(stack)))["ladder"]
+    assert [each["weight"] for each in recorded] == [each.weight for each in stack.ladder]
+    stack.model.save(tmp_path / "model")
+    loaded = pmf.JointPMF.load(tmp_path / "model")
+    assert loaded.origin["stack"] == recorded
+    np.testing.assert_array_equal(loaded.log_prob(CODES), stack.model.log_prob(CODES))
+
+
+def test_fit_em__the_same_stack_on_any_number_of_threads(stack, monkeypatch):
+    for module in ("block_source", "side_by_side"):
+        monkeypatch.setattr(f"pmflib.em.{module}.count_processors", lambda: 1)
+    alone = pmf.fit_em(CODES, schema=SCHEMA)
+    np.testing.assert_array_equal(alone.model.factors, stack.model.factors)
+    np.testing.assert_array_equal(alone.model.prior, stack.model.prior)
+
+
+def test_fit_em__independent_variables_have_one_state():
+    codes = plant(1, 3).sample(1500, 4)
+    found = pmf.fit_em(codes, schema=SCHEMA)
+    assert found.model.rank == 1
+    assert [each.name for each in found.ladder] == ["one state"]
+    assert not found.model.origin.final
+
+
+def test_fit_em__differences_by_rounding_are_no_gains():
+    """Three binary columns have eight patterns, which few states describe as well as many."""
+    schema = pmf.Schema.from_cardinalities([2, 2, 2])
+    codes = plant(2, 5, schema).sample(3000, 6)
+    found = pmf.fit_em(codes, schema=schema)
+    # what more states gain is less than the error, or at least a tenth of a percent of the likelihood
+    alone = pmf.fit_em(codes, schema=schema, rank=2).model
+    unseen = plant(2, 5, schema).sample(3000, 7)
+    assert found.model.log_prob(unseen).mean() > alone.log_prob(unseen).mean() - 0.002
+    assert found.ladder[-1].members * found.ladder[-1].states <= 200
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(1, 6), (5, 6), (30, 6), (60, 1), (60, 2)])
+def test_fit_em__few_rows_or_columns(n_rows, n_columns):
+    codes = CODES[:n_rows, :n_columns]
+    schema = pmf.Schema.from_cardinalities(CARDINALITIES[:n_columns])
+    found = pmf.fit_em(codes, schema=schema)
+    assert np.isfinite(found.model.log_prob(codes)).all()
+    if n_rows < 10 or n_columns == 1:
+        assert found.model.rank == 1
+
+
+def test_fit_em__one_level_and_missing_cells():
+    codes = np.concatenate([np.zeros((200, 1), np.int8), CODES[:200, 1:]], axis=1)
+    codes[np.random.default_rng(0).random(codes.shape) < 0.2] = -1
+    codes[0] = -1
+    found = pmf.fit_em(codes, schema=pmf.Schema.from_cardinalities([1, *CARDINALITIES[1:]]))
+    assert np.isfinite(found.model.log_prob(codes)).all()
+
+
+def test_fit_em__weights_of_a_stack_follow_given_samples():
+    unseen = TRUTH.sample(500, 8)
+    found = pmf.fit_em(CODES, schema=SCHEMA, validation=unseen, effort="quick")
+    assert found.held_out_score.n_rows == 500
+    assert found.held_out_score.n_trials == 0
+    expected = found.model.log_prob(unseen).mean()
+    assert found.held_out_score.per_row == pytest.approx(expected)
+
+
+def test_fit_em__a_stack_for_a_target():
+    """The target is a noisy copy of one variable; others depend on each other strongly, which says nothing of it."""
+    rng = np.random.default_rng(9)
+    codes = TRUTH.sample(3000, 10)
+    codes[:, 1] = np.where(rng.random(3000) < 0.9, codes[:, 3], 1 - codes[:, 3])
+    found = pmf.fit_em(codes[:1500], schema=SCHEMA, target=1)
+    chances = found.model.predict_proba(codes[1500:], 1)
+    score = np.log(chances[np.arange(1500), codes[1500:, 1]]).mean()
+    best = 0.9 * np.log(0.9) + 0.1 * np.log(0.1)
+    assert score > best - 0.03
+    assert found.held_out_score.per_row == pytest.approx(score, abs=0.05)
+
+
+def test_fit_em__a_checkpoint_gives_the_same_stack(stack, tmp_path):
+    for _ in range(2):
+        found = pmf.fit_em(CODES, schema=SCHEMA, checkpoint=tmp_path)
+        np.testing.assert_array_equal(found.model.factors, stack.model.factors)
+    with pytest.raises(PmfError, match="another fit"):
+        pmf.fit_em(CODES, schema=SCHEMA, checkpoint=tmp_path, rng=1)
+
+
+def test_fit_em__stored_samples_have_a_stack(tmp_path):
+    training, held_out = (
+        pmf.em.StoredSamples(write_partition(tmp_path / name, codes, SCHEMA), SCHEMA)
+        for name, codes in (("a", CODES), ("b", TRUTH.sample(300, 11)))
+    )
+    found = pmf.fit_em(training, validation=held_out, effort="quick")
+    codes = np.concatenate([training.read_codes()])
+    loaded = pmf.fit_em(
+        codes, schema=SCHEMA, validation=held_out.read_codes(), effort="quick", rng=0
+    )
+    assert found.model.log_prob(codes).mean() == pytest.approx(
+        loaded.model.log_prob(codes).mean(), abs=0.02
+    )
+
+
+def test_fit_em__what_a_ladder_leaves_no_choice_of():
+    with pytest.raises(PmfError, match="effort is 'much'"):
+        pmf.fit_em(CODES, schema=SCHEMA, effort="much")
+    with pytest.raises(PmfError, match="without a rank"):
+        pmf.fit_em(CODES, schema=SCHEMA, members=3)
+    with pytest.raises(PmfError, match="final"):
+        pmf.fit_em(CODES, pmf.fit_em(CODES[:100], schema=SCHEMA).model)
+    without = pmf.fit_em(CODES, schema=SCHEMA, dependence="none", effort="quick")
+    assert {each.kind for each in without.ladder} == {"classes"}
+    forests = pmf.fit_em(CODES, schema=SCHEMA, dependence="tree", effort="quick")
+    assert all(each.kind == "forests" or each.states == 1 for each in forests.ladder)
