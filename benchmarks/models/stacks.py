@@ -17,7 +17,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Question(NamedTuple):
         """Codes of the target in the rows that meet the conditions."""
         (b, x), (c, y) = self.first, self.second
         found = codes[(codes[:, b] == x) & (codes[:, c] == y), self.target]
-        return found[found >= 0]
+        return np.asarray(found[found >= 0])
 
 
 def draw_questions(fitted: IntArray, judges: IntArray) -> Iterator[Question]:
@@ -70,19 +70,20 @@ def ask(model: pmf.JointPMF, question: Question) -> FloatArray:
     row = np.full((1, model.schema.n_variables), -1, model.schema.code_dtype)
     for variable, code in question[1:]:
         row[0, variable] = code
-    return np.asarray(model.predict_proba(row, question.target))[0]
+    found: FloatArray = np.asarray(model.predict_proba(row, question.target))[0]
+    return found
 
 
-def fit_timed(codes: IntArray, schema: pmf.Schema, **options: object) -> tuple[pmf.FitResult, str]:
+def fit_timed(codes: IntArray, schema: pmf.Schema, **options: Any) -> tuple[pmf.FitResult, str]:
     """Fit, and time it."""
     began = time.process_time()
     result = pmf.fit_em(codes, schema=schema, **options)
     return result, f"{time.process_time() - began:.1f}"
 
 
-def list_fits(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
+def list_fits(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Options of the fits by name."""
-    fits: dict[str, dict[str, object]] = {"auto": {"rank": "auto"}} if arguments.auto else {}
+    fits: dict[str, dict[str, Any]] = {"auto": {"rank": "auto"}} if arguments.auto else {}
     efforts = EFFORTS if arguments.efforts else ("normal",)
     return fits | {f"stack, {each}": {"effort": each} for each in efforts}
 

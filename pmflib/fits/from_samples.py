@@ -159,7 +159,8 @@ def fit_em(
             choose_kinds("auto" if dependence is None else dependence),
             not is_forced(dependence),
             PSEUDO_COUNT if pseudo_count == "auto" else pseudo_count,
-            seed,
+            # stored samples have the stack of the same rows in memory
+            _read_seed(rng, is_stored=True),
             steps,
             find_on_pass(steps),
             position,

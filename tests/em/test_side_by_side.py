@@ -75,16 +75,14 @@ def test_side_by_side__resumes_from_a_checkpoint_with_equal_bits(tmp_path):
     run_both(HELD_OUT, limits, tmp_path / "state.npz", most=4)
     families, resumed = run_both(HELD_OUT, limits, tmp_path / "state.npz")
     _, whole = run_both(HELD_OUT, limits)
-    for family, found, expected in zip(
-        families, resumed.parameters, whole.parameters, strict=True
-    ):
+    for family, found, expected in zip(families, resumed.parameters, whole.parameters, strict=True):
         assert found.held_out == expected.held_out
         for name, array in family.pack(expected.best).items():
             assert family.pack(found.best)[name].tobytes() == array.tobytes()
 
 
 def test_side_by_side__runs_without_passes_keep_their_start():
-    families, state = run_both(HELD_OUT, [Limits(0, 0.0, 1)] * 3)
+    _, state = run_both(HELD_OUT, [Limits(0, 0.0, 1)] * 3)
     assert state.n_passes == 0
     for (family, start), found in zip(begin_runs(), state.parameters, strict=True):
         for name, array in family.pack(start.parameters).items():

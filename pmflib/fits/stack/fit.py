@@ -1,4 +1,4 @@
-"""Fit of a stack: steps of a ladder side by side, weights by EM on held-out samples, and one mixture of what is kept."""
+"""Fit of a stack: a ladder of models side by side, weights by EM on held-out samples, and one mixture of all."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ LEAST_ROWS = 10
 """Rows below which nothing is held out, and variables are taken as independent."""
 MOST_HELD_OUT = 50_000
 """Maximum number of held-out rows from which weights are learnt."""
+MOST_LOADED = 20_000_000
+"""Cells of stored samples up to which they are read into memory: the fit is that of the same rows in memory."""
 PATIENCE, TOL = 4, 1e-5
 """Limits of the runs of a ladder, unless those of the fit are stricter: its members are averaged, and differences below
 are made up for by the weights.
@@ -60,8 +62,12 @@ LEAST_WEIGHT = 0.01
 """Weight below which a rung is dropped."""
 LEAST_GAIN = 1e-6
 """Gain, nats per held-out sample, below which a step gains nothing: differences by rounding are no gains."""
-PRIOR_ROWS = 4.0
-"""Pseudo-samples of all weights, distributed inversely to the numbers of states."""
+PRIOR_ROWS = 0.1
+"""Pseudo-samples of all weights, distributed inversely to the roots of the numbers of states: they decide between
+models that held-out samples cannot distinguish. More would keep weight for small models that are worse.
+"""
+SURE_ERRORS = 2.0
+"""Standard errors by which variables must be dependent, so that a single state is left; later steps need one."""
 DEFAULT_PASSES = Passes()
 """Default stopping criteria."""
 SURE_STEPS = 2
@@ -120,7 +126,7 @@ class Stack:
         """Learn the weights of rungs; those with less than ``LEAST_WEIGHT`` are dropped."""
         while True:
             scores = np.stack([each.scores for each in rungs], axis=1)
-            sizes = np.array([1 / each.rung.n_states for each in rungs])
+            sizes = np.array([each.rung.n_states**-0.5 for each in rungs])
             hidden = scores[:, :, 1] if scores.shape[2] > 1 else None
             prior = PRIOR_ROWS * sizes / sizes.sum()
             weights = learn_weights(scores[:, :, 0], counts, prior, hidden)
@@ -210,6 +216,8 @@ class StackFit:
 
     def fit(self, samples: DenseBlock | StoredSamples, validation: object | None) -> FitResult:
         """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
+        if isinstance(samples, StoredSamples) and count_cells(samples) <= MOST_LOADED:
+            samples = samples.read_block()
         splits = self._split(samples, validation)
         stack, notes = self._climb(samples, splits)
         is_refit = validation is None and bool(splits)
@@ -245,7 +253,7 @@ class StackFit:
     def _split(self, samples: DenseBlock | StoredSamples, validation: object | None) -> list[Split]:
         """Return training and held-out samples: one split, or one for each fold if there are few rows."""
         if isinstance(validation, StoredSamples):
-            held_out = take_block(validation.blocks, self.schema, MOST_HELD_OUT)
+            held_out = validation.read_some(MOST_HELD_OUT)
             return [Split(samples, held_out)] if len(held_out) else []
         if validation is not None:
             held_out = DenseBlock(self.schema.encode(validation))
@@ -296,7 +304,9 @@ class StackFit:
             gain = stack.subtract(best)
             names = " and ".join(each.rung.name for each in fitted_step)
             text = f"{names}: {gain.mean:.4f} +- {gain.error:.4f} nats per held-out sample"
-            if gain.mean > max(gain.error, LEAST_GAIN):
+            is_one = sum(each.rung.n_states for each in best.rungs) == 1
+            least = (SURE_ERRORS if is_one and step >= SURE_STEPS else 1.0) * gain.error
+            if gain.mean > max(least, LEAST_GAIN):
                 best = stack
                 notes.append(f"{text} gained")
                 continue
@@ -323,35 +333,52 @@ class StackFit:
     def _fit_step(
         self, rungs: Sequence[Rung], splits: Sequence[Split]
     ) -> tuple[list[FittedRung], FloatArray]:
-        """Fit the rungs of a step side by side to each split; returns them, and counts of held-out rows."""
+        """Fit the rungs of a step side by side to each split; returns them, and counts of held-out rows.
+
+        Folds have a common number of passes, that with the best mean score: each with its own best would be scored by
+        the rows that chose it.
+        """
         n_states = sum(each.n_states for each in rungs)
-        runs_of: list[list[RunStates]] = []
-        scores, counts = [], []
-        for number, split in enumerate(splits):
-            held_out = self._open(split.held_out, n_states, self.target)
-            name = f"step-{rungs[0].step}-{number}"
-            runs = self._run(name, rungs, split.training, held_out)
-            runs_of.append(runs)
-            models = [
-                (rung.score_under, rung.join([find_best(each) for each in states]))
+        held_out = [self._open(each.held_out, n_states, self.target) for each in splits]
+        names = [f"step-{rungs[0].step}-{k}" for k in range(len(splits))]
+        found = [
+            self._run(name, rungs, split.training, judges)
+            for name, split, judges in zip(names, splits, held_out, strict=True)
+        ]
+        # by rung, then by run
+        passes = [
+            tuple(choose_passes(turns) for turns in zip(*turned, strict=True))
+            for turned in zip(*found, strict=True)
+        ]
+        if len(splits) > 1:
+            flat = [each for own in passes for each in own]
+            found = [
+                self._run(f"{name}-again", rungs, split.training, None, flat)
+                for name, split in zip(names, splits, strict=True)
+            ]
+        joined = [
+            [
+                rung.join([find_best(each) for each in states])
                 for rung, states in zip(rungs, runs, strict=True)
             ]
-            found = held_out.map_blocks(
-                collect_scores, np.concatenate, self.schema.offsets, models, self.target
+            for runs in found
+        ]
+        parts = [
+            judges.map_blocks(
+                collect_scores,
+                np.concatenate,
+                self.schema.offsets,
+                [(rung.score_under, each) for rung, each in zip(rungs, parameters, strict=True)],
+                self.target,
             )
-            counts.append(found[:, 0, 0])
-            scores.append(found[:, 1:])
-        whole = np.concatenate(scores)
-        fitted = []
-        for k, rung in enumerate(rungs):
-            states = [runs[k] for runs in runs_of]
-            passes = [
-                max(1, round(float(np.median([each.best_pass for each in turns]))))
-                for turns in zip(*states, strict=True)
-            ]
-            joined = tuple(rung.join([find_best(each) for each in one]) for one in states)
-            fitted.append(FittedRung(rung, tuple(passes), joined, whole[:, k]))
-        return fitted, np.concatenate(counts)
+            for judges, parameters in zip(held_out, joined, strict=True)
+        ]
+        whole = np.concatenate(parts)
+        fitted = [
+            FittedRung(rung, own, tuple(each[k] for each in joined), whole[:, 1 + k])
+            for k, (rung, own) in enumerate(zip(rungs, passes, strict=True))
+        ]
+        return fitted, whole[:, 0, 0]
 
     def _refit(self, stack: Stack, samples: DenseBlock | StoredSamples) -> list[Any]:
         """Fit the rungs of a stack to all samples, with the passes that were best without the held-out ones."""
@@ -436,6 +463,23 @@ class StackFit:
         """Compute the SHA-256 digest of the options that states depend on."""
         parts = [self.schema.digest, self.effort, self.pseudo_count, self.seed, self.target]
         return digest_fit(json.dumps(parts))
+
+
+def count_cells(samples: StoredSamples) -> int:
+    """Return the number of cells, observed or not."""
+    return samples.n_rows * samples.schema.n_variables
+
+
+def choose_passes(turns: Sequence[State[Any]]) -> int:
+    """Return the number of passes, at least 1, with the best mean held-out score of runs on several folds.
+
+    A run that ended before keeps its last score.
+    """
+    if len(turns) == 1:
+        return max(1, turns[0].best_pass)
+    most = max(each.n_passes for each in turns)
+    curves = [[each.held_out[min(n, each.n_passes)] for n in range(1, most + 1)] for each in turns]
+    return 1 + int(np.argmax(np.mean(curves, axis=0))) if most else 1
 
 
 def find_best(state: State[Any]) -> Any:

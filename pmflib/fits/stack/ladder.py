@@ -202,7 +202,8 @@ class ClassRung(Rung):
 
     def make(self, parameters: Any, schema: Schema, origin: ModelOrigin) -> JointPMF:
         """Make the model of joined parameters."""
-        return JointPMF(*parameters, schema, origin)
+        prior, factors = parameters
+        return JointPMF(prior, factors, schema, origin)
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ def learn_weights(
     ----------
     Dempster, Laird, Rubin (1977); for the gap, Lindsay (1983), Annals of Statistics 11.
     """
-    weights = prior / prior.sum()
+    weights = np.asarray(prior / prior.sum())
     if weights.size == 1 or not counts.sum() > 0:
         return weights
     # factors common to all models cancel
@@ -65,7 +65,7 @@ def _maximise_joint(
         # by concavity no weights gain more than the largest slope does
         if (slopes.max() - total) <= GAP * n_samples:
             break
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
 def _maximise_conditional(
