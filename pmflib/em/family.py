@@ -456,7 +456,6 @@ def count_stale(held_out: Sequence[float], tol: float) -> int:
     """
     risen, level = 0, held_out[0]
     for passes, value in enumerate(held_out):
-        # a start that is not eligible has minus infinity
-        if value > level and (math.isinf(level) or value > level + tol * abs(level)):
+        if value > level + tol * abs(level):
             risen, level = passes, value
     return len(held_out) - 1 - risen

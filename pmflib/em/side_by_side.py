@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -48,9 +47,16 @@ class SideBySide(Family[RunStates, list[Any]]):
     held_out: BlockSource | None = None
 
     def begin(self, states: Sequence[State[Any]]) -> State[RunStates]:
-        """Return the state before the first pass; starts are not eligible as best models of runs with passes."""
+        """Return the state before the first pass; starts are eligible as best models."""
         if self.held_out is not None:
-            states = [replace(each, held_out=(-math.inf,), best=each.parameters) for each in states]
+            states = [
+                replace(
+                    each,
+                    held_out=(family.score(self.held_out, each.parameters),),
+                    best=each.parameters,
+                )
+                for family, each in zip(self.families, states, strict=True)
+            ]
         return State(tuple(states))
 
     def add(self, parameters: RunStates, blocks: Iterable[Block]) -> list[Any]:

@@ -63,7 +63,11 @@ def fit_em(
     rng: np.random.Generator | int = 0,
     **passes: Unpack[PassOptions],
 ) -> FitResult:
-    """Fit a latent class model by EM to samples, in memory or in a store, or refine a given model.
+    """Fit a stack of models by EM to samples, in memory or in a store; or latent classes of a rank; or refine a model.
+
+    Without a rank and a model, the rungs of a ladder are fitted side by side: one state, forests, and averages of
+    latent classes, with growing numbers of states. Their weights are those that make held-out samples likeliest, and
+    the result is one mixture of all states. It answers best; for classes to read, pass their number.
 
     "auto" means that held-out samples choose. These are ``validation``, or otherwise a fifth of the samples in memory,
     after which all samples are fitted with the chosen options. Among candidates within one standard error of the best,
@@ -78,7 +82,8 @@ def fit_em(
         Model to refine; give either a model or a rank. Without held-out samples it is refined until the objective
         converges. A model with forests keeps its options, and its forests are re-estimated periodically.
     rank
-        Number of latent states, if no model is given. "auto" doubles it until held-out samples have twice not become
+        Number of latent states, if no model is given; None for a stack. "auto" doubles it until held-out samples have
+        twice not become
         more likely, then fills in the ranks below the best.
     schema
         Variables, if neither a model nor stored samples are given. None infers them from the samples.
@@ -102,6 +107,10 @@ def fit_em(
         assumes independence, and "auto" takes forests where they make held-out samples more likely by more than two
         standard errors. With rank "auto" both are chosen together. None is "auto" with rank "auto" and no target, where
         one to three traits are compared as well; else None is "none".
+    effort
+        Length of the ladder of a stack: "quick" has averages of 4 models, up to 100 states each, "normal" of 10, up to
+        400, and "thorough" of 20, up to 1,000. A rung is left out where it would have less than three observed cells
+        per parameter or take too long, and the ladder ends where a step gains no more than its error.
     weight
         Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.surveys.SurveyDesign`, whose
         sampling
@@ -120,7 +129,7 @@ def fit_em(
     Raises
     ------
     PmfError
-        If neither or both of model and rank are given, the model is an average, there are no samples in memory, a
+        If both model and rank are given, the model is an average or a stack, there are no samples in memory, a
         prepared start is given for samples in memory, an option is out of range, or the checkpoint belongs to another
         fit; if a weight is not a finite number above 0, or weights are given for stored samples or with ``validation``.
     SchemaError

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.base import DenseBlock, Limits, PseudoCounts
+from pmflib.base import Limits, PseudoCounts
 from pmflib.em import BlocksInMemory, LatentClasses, SideBySide, run_em
 from pmflib.families.forests import Forests, TreeOptions, TreeParameters
 from tests.em.guessing_family import Guessing
@@ -87,13 +87,3 @@ def test_side_by_side__runs_without_passes_keep_their_start():
     for (family, start), found in zip(begin_runs(), state.parameters, strict=True):
         for name, array in family.pack(start.parameters).items():
             assert family.pack(found.best)[name].tobytes() == array.tobytes()
-
-
-def test_count_stale__a_start_that_is_not_eligible_is_risen_from():
-    family = LatentClasses(OFFSETS, SHAPE)
-    source = BlocksInMemory([DenseBlock(CODES)], OFFSETS)
-    start = family.begin([make_model(np.random.default_rng(3), CARDINALITIES, 3)])
-    limits = Limits(100, 1e-9, 3)
-    state = run_em(family, source, start, held_out=source, keeps_start=False, limits=limits)
-    # the training samples themselves become likelier in every pass
-    assert state.n_passes > 3
