@@ -83,8 +83,7 @@ def fit_em(
         converges. A model with forests keeps its options, and its forests are re-estimated periodically.
     rank
         Number of latent states, if no model is given; None for a stack. "auto" doubles it until held-out samples have
-        twice not become
-        more likely, then fills in the ranks below the best.
+        twice not become more likely, then fills in the ranks below the best.
     schema
         Variables, if neither a model nor stored samples are given. None infers them from the samples.
     validation

@@ -1,4 +1,4 @@
-"""Forests in a stack: rungs of averages from random starts, and mixtures of forests with latent classes."""
+"""Forests in a stack: rungs from random starts, and mixtures of forests with latent classes."""
 
 from __future__ import annotations
 
@@ -26,38 +26,53 @@ from pmflib.schema import Schema
 FOREST_RANKS = {1: 1, 2: 4, 3: 16, 4: 64, 5: 256}
 """Number of states of each member, by step of the ladder."""
 MEMBER_SHARE = 3
-"""Latent classes per member with forests: members with forests differ less."""
+"""Latent classes of an average per model with forests: these are rungs of their own, with different options."""
+OPTIONS = (
+    TreeOptions(),
+    TreeOptions(edge_pseudo_count=1.0, penalty=0.5),
+    TreeOptions(edge_pseudo_count=0.3, penalty=0.5),
+    TreeOptions(edge_pseudo_count=16.0),
+)
+"""Options of the models of a step in turn; with equal options for all, stacks were worse on the tables tried."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForestRung(Rung):
-    """States with forests of their own from random starts, each stopped where it is best."""
+    """States with forests of their own from a random start, stopped where held-out samples are likeliest.
+
+    Parameters
+    ----------
+    number
+        Number of the model among those of a step, from 0: it determines the start and the options.
+    """
 
     kind: ClassVar[str] = "forests"
     score_under: ClassVar[ScoreUnder[Any]] = staticmethod(score_under_forests)
+
+    number: int = 0
 
     @property
     def name(self) -> str:
         """Name in tables."""
         if self.rank == 1:
             return "one forest"
-        return f"{self.members} x {self.rank} forests"
+        return f"forests within {self.rank} states, {self.number + 1}"
 
     def begin(self, start: RungStart) -> list[tuple[Family[Any, Any], State[Any]]]:
-        """Return one run per member; forests are first searched after some passes without edges."""
-        offsets, found = start.offsets, list[tuple[Family[Any, Any], State[Any]]]()
+        """Return the only run; forests are first searched after some passes without edges."""
+        offsets = start.offsets
+        rng = np.random.default_rng([start.seed, self.rank, self.number])
+        prior, factors = start_random(start.singles, offsets, rank=self.rank, rng=rng)
+        options = OPTIONS[self.number % len(OPTIONS)]._replace(pseudo_count=self.pseudo_count)
         shape = PseudoCounts.shaped_by(start.singles, offsets, self.pseudo_count)
-        family = Forests(offsets, TreeOptions(pseudo_count=self.pseudo_count), shape)
-        for k in range(self.members):
-            rng = np.random.default_rng([start.seed, self.rank, k])
-            prior, factors = start_random(start.singles, offsets, rank=self.rank, rng=rng)
-            plain = TreeParameters.plain(prior, factors, offsets)
-            found.append((family, family.begin(plain, PLAIN_PASSES if self.rank > 1 else 0)))
-        return found
+        family = Forests(offsets, options, shape)
+        plain = TreeParameters.plain(prior, factors, offsets)
+        return [(family, family.begin(plain, PLAIN_PASSES if self.rank > 1 else 0))]
 
     def join(self, parameters: Sequence[Any]) -> Any:
-        """Average the members."""
-        return TreeParameters.join(parameters)
+        """Return the parameters of the only run."""
+        (joined,) = parameters
+        return joined
 
     def make(self, parameters: Any, schema: Schema, origin: ModelOrigin) -> JointPMF:
         """Make the model of joined parameters."""
@@ -74,8 +89,7 @@ def offer_forests(sizes: LadderSizes, pseudo_count: float) -> list[Rung]:
             break
         most = -(-sizes.limits.members // MEMBER_SHARE) if rank > 1 else 1
         members = sizes.count_members(most, estimate_run(sizes.offsets, sizes.n_rows, rank))
-        if members:
-            rungs.append(ForestRung(step, rank, members, pseudo_count))
+        rungs += [ForestRung(step, rank, 1, pseudo_count, k) for k in range(members)]
     return rungs
 
 
