@@ -69,6 +69,7 @@ from pmflib.fits.ranks.sample_fits import fit_samples as fit_samples
 from pmflib.fits.ranks.sample_fits import split_samples as split_samples
 from pmflib.fits.ranks.selection import select as select
 from pmflib.fits.ranks.selection import split_for_choice as split_for_choice
+from pmflib.fits.stack.ladder import EFFORTS as EFFORTS
 from pmflib.fits.stack.ladder import LadderSizes as LadderSizes
 from pmflib.fits.stack.ladder import Rung as Rung
 from pmflib.fits.stack.ladder import RungStart as RungStart
