@@ -302,7 +302,9 @@ class StackFit:
                 best = stack
                 continue
             gain = stack.subtract(best)
-            names = f"step {step}, {fitted_step[0].rung.name} to {fitted_step[-1].rung.name}"
+            names = f"step {step}, {fitted_step[0].rung.name}"
+            if len(fitted_step) > 1:
+                names += f" to {fitted_step[-1].rung.name}"
             text = f"{names}: {gain.mean:.4f} +- {gain.error:.4f} nats per held-out sample"
             is_one = sum(each.rung.n_states for each in best.rungs) == 1
             least = (SURE_ERRORS if is_one and step >= SURE_STEPS else 1.0) * gain.error
