@@ -28,7 +28,7 @@ test: $(VENV)/.ready
 
 # a test that waits for ever ends its process, and is named: an exception, the other way, waits in turn for what it cleans up
 slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile --no-loadscope-reorder -o timeout_method=thread \
+	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile --no-loadscope-reorder -o timeout_method=thread -o timeout=600 \
 	  --max-worker-restart=0
 
 # whether the core, and every other feature, lives without a feature: deletes one after another in a copy

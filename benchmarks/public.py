@@ -110,7 +110,7 @@ def prepare_fit_em(n_rows: int, n_columns: int) -> Case:
     """A fit of so many passes, against as many E-steps."""
     import pmflib as pmf
     from pmflib.base.blocks import DenseBlock
-    from pmflib.model.statistics import em_statistics, take_logs
+    from pmflib.model.sufficient_statistics import em_statistics, take_logs
 
     codes, model = draw_codes(n_rows, n_columns), draw_model(n_columns)
     block, logs = DenseBlock(codes), take_logs(model.prior, model.factors)
@@ -126,7 +126,7 @@ def prepare_log_prob(n_rows: int, n_columns: int) -> Case:
     """Every row's log-probability, against the row kernel."""
     from pmflib.base.blocks import DenseBlock
     from pmflib.model.row_tables import score_block
-    from pmflib.model.statistics import take_logs
+    from pmflib.model.sufficient_statistics import take_logs
 
     codes, model = draw_codes(n_rows, n_columns), draw_model(n_columns)
     block, logs = DenseBlock(codes), take_logs(model.prior, model.factors)
@@ -141,7 +141,7 @@ def prepare_predict_proba(n_rows: int, n_columns: int) -> Case:
     """Probabilities of the first variable, against the row kernel and the product with the factor."""
     from pmflib.base.blocks import DenseBlock
     from pmflib.model.row_tables import score_block
-    from pmflib.model.statistics import take_logs
+    from pmflib.model.sufficient_statistics import take_logs
 
     codes, model = draw_codes(n_rows, n_columns), draw_model(n_columns)
     block = DenseBlock(codes).hide(0, model.schema.offsets)

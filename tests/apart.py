@@ -2,8 +2,9 @@
 
 In a copy of the tree a feature is deleted: its folder, the folders of its name of tasks, flows and tests, its page, and
 its lines in `pmflib.features` and the tables of `pmflib`; with it the features of higher wings that import it, as they
-may. What is left must import nothing of it, be importable, keep the contracts of imports, and pass its nearest tests.
-Then all features are deleted at once, and the core must pass its tests and run a pipeline.
+may. What is left must import nothing of it, be importable, keep the contracts of imports, pass its nearest tests, and
+run the demonstration of `make demo`. Then all features are deleted at once, and the core must pass its tests and run a
+pipeline.
 """
 
 from __future__ import annotations
@@ -326,6 +327,14 @@ for result in fitted:
     print(result.model.ask("P(a | b=1)"))
 """
 """What the core does without any feature: a pipeline and a question over a small wide CSV, and fits in memory."""
+DEMONSTRATION = "pmflib.apps.demo"
+"""The feature that `make demo` runs."""
+DEMO = """
+import sys
+from pmflib_flows.cli import main
+sys.argv = ["pmf", "demo", "--folder", "demo"]
+main()
+"""
 
 
 @dataclass
@@ -369,7 +378,7 @@ class Finding:
     n_left_out
         Test files that need what is gone, and were not run.
     smoke
-        Last line of a pipeline that did not run.
+        Last line of a pipeline or a demonstration that did not run.
     """
 
     feature: str
@@ -455,18 +464,24 @@ def examine(
         if linted.returncode:
             found.contracts = "contracts of imports: " + _take_last(linted.stdout + linted.stderr)
         is_all = title == EVERYTHING
-        files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
-        files = files if seconds else []
-        needs = list_needs()
-        kept = [each for each in files if not needs.get(each, set()) & {*gone}]
-        found.n_left_out = len(files) - len(kept)
-        found.tests = run_tests(folder, kept, parallel if is_all else 1)
+        if seconds:
+            files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
+            needs = list_needs()
+            kept = [each for each in files if not needs.get(each, set()) & {*gone}]
+            found.n_left_out = len(files) - len(kept)
+            found.tests = run_tests(folder, kept, parallel if is_all else 1)
         if is_all:
-            (folder / "smoke").mkdir()
-            smoke = _run(folder, [sys.executable, "-c", SMOKE], folder / "smoke")
-            if smoke.returncode:
-                found.smoke = "pmf run: " + _take_last(smoke.stderr + smoke.stdout)
+            found.smoke = _try(folder, "pmf run", [sys.executable, "-c", SMOKE])
+        elif seconds and DEMONSTRATION not in gone:
+            found.smoke = _try(folder, "pmf demo", [sys.executable, "-c", DEMO])
     return found
+
+
+def _try(folder: Path, name: str, command: list[str]) -> str:
+    """Run a command in a folder of its own; return why it failed, "" if it did not."""
+    (folder / "smoke").mkdir()
+    done = _run(folder, command, folder / "smoke")
+    return f"{name}: {_take_last(done.stderr + done.stdout)}" if done.returncode else ""
 
 
 def _run(

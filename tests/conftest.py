@@ -16,6 +16,7 @@ os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
 import pytest
 from hypothesis import settings
 
+from pmflib.features import FEATURES
 from pmflib.store import list_schemes
 from tests.object_store import describe_access, make_bucket, serve_objects
 
@@ -66,6 +67,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Seconds(cache))
     if terminal := config.pluginmanager.get_plugin("terminalreporter"):
         config.pluginmanager.register(Failures(terminal))
+
+
+@pytest.hookimpl(tryfirst=True)  # before the fixtures, which may need it as well
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test of the core that shows it by a feature, such as `surveys.drafting`, which is not installed."""
+    for name in (name for mark in item.iter_markers("needs") for name in mark.args):
+        if f"pmflib.{name}" not in FEATURES:
+            pytest.skip(f"{name} is not installed")
 
 
 @pytest.fixture(scope="session", autouse=True)

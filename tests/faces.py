@@ -40,7 +40,11 @@ def find_path(parts: list[str]) -> Path:
 
 def list_imports(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the module and the name of each ``from`` import of the project's packages in a file."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    # statements alone: imports are not in expressions, which most nodes belong to
+    found: list[ast.AST] = [ast.parse(path.read_bytes())]
+    for node in found:
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found += getattr(node, part, ())
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in TOPS:
             yield from ((node.module or "", each.name) for each in node.names)
 

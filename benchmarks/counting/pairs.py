@@ -1,7 +1,7 @@
 """Pair counting against its peers and against the limits of the machine.
 
     python -m benchmarks.counting.pairs --json counting.json  # all settings, all peers that are installed
-    python -m benchmarks.counting.pairs --short  # a minute; fails below half a target
+    python -m benchmarks.counting.pairs --short  # a minute; fails below half of what is reachable of a target
 
 One thread, process CPU time, peers and pmflib alternately in one process, medians. Blocks are those of the
 pipeline, and kernels are compiled before. X marks a time extrapolated from fewer rows or pairs. The limit is one
@@ -196,6 +196,21 @@ def add_limits(
         result.ratios[label] = (codes.nbytes / limits[0] + words / limits[1]) / own
 
 
+def find_reachable(result: Result) -> dict[str, float]:
+    """Targets, none of them above the ratio that this machine's limit has to the peer.
+
+    Ratios to peers were set on processors with vector instructions for the number of ones (AVX-512 VPOPCNTDQ, 14
+    to 15 Gword/s); without them the limit itself may lie below a target.
+    """
+    share = result.ratios.get("reduced limit", 0.0)
+    return {
+        label: min(target, result.ratios[label] / share)
+        if share and label in result.times
+        else target
+        for label, target in result.targets.items()
+    }
+
+
 def print_result(result: Result) -> None:
     """Print a line for each peer, with its ratio and its share of the target."""
     own = statistics.median(result.times["pmflib"])
@@ -203,10 +218,13 @@ def print_result(result: Result) -> None:
     print(
         f"{result.setting}: pmflib ({result.method}) {own:.1f} ms [{quarters[0]:.1f}, {quarters[1]:.1f}]"
     )
+    reachable = find_reachable(result)
     for label, ratio in result.ratios.items():
         target = result.targets.get(label, 0)
         mark = " X" if label in result.extrapolated else ""
         comparison = f"   target {target:g}: {ratio / target:.2f} of it" if target else ""
+        if target and reachable[label] < target:
+            comparison += f" (at most {reachable[label]:.3g} here)"
         if label in result.times:
             median = statistics.median(result.times[label])
             print(f"  {label:20} {median:10.1f} ms{mark:2} {ratio:8.1f}x{comparison}")
@@ -243,7 +261,7 @@ def read_real(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def main() -> int:
-    """Run all settings; 1 if a short run misses half a target."""
+    """Run all settings; 1 if a short run misses half of a target (:func:`find_reachable`)."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -278,9 +296,9 @@ def main() -> int:
         report = {"machine": machine, "results": [asdict(result) for result in results]}
         options.json.write_text(json.dumps(report, indent=1))
     missed = [
-        f"{result.setting}: {label} {result.ratios[label]:.2f}, target {target:g}"
+        f"{result.setting}: {label} {result.ratios[label]:.2f}, target {target:.3g}"
         for result in results
-        for label, target in result.targets.items()
+        for label, target in find_reachable(result).items()
         if result.gated and label in result.ratios and result.ratios[label] < GOOD_SHARE * target
     ]
     print(*(f"below half of its target: {line}" for line in missed), sep="\n")

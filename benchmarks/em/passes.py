@@ -35,7 +35,7 @@ from pmflib.em.blocks import merge_duplicates
 from pmflib.em.family import run_em
 from pmflib.em.latent_classes import LatentClasses
 from pmflib.model.row_tables import RowTables, allocate, choose_panels, iterate_lists
-from pmflib.model.statistics import em_statistics, m_step, take_logs
+from pmflib.model.sufficient_statistics import em_statistics, m_step, take_logs
 
 OURS, LIMIT = "pmflib", "limit"
 TARGETS: dict[str, dict[str, float]] = {
@@ -372,7 +372,7 @@ FIRST_CALL = """
 import time
 import numpy as np
 from pmflib.base.blocks import DenseBlock
-from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.model.sufficient_statistics import em_statistics, take_logs
 codes = np.zeros((1000, 30), np.int8)
 model = take_logs(np.full(20, 0.05), np.full((150, 20), 0.2))
 began = time.process_time()

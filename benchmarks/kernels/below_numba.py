@@ -38,11 +38,12 @@ from pmflib.apps.crowd.kernels.digamma import digamma, find_rises
 from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.compiled import vectors
 from pmflib.counts.kernels import planes, scatter
-from pmflib.counts.kernels import rows as em_rows
 from pmflib.counts.kernels import scatter as tiles
-from pmflib.counts.kernels.rows import find_observed, make_dense_combined, make_row_kernels
+from pmflib.counts.kernels.observed import find_observed
+from pmflib.model.kernels import em_rows as em_rows
+from pmflib.model.kernels.em_rows import make_dense_combined, make_row_kernels
 from pmflib.model.row_tables import Layout, iterate_lists, number_entries
-from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.model.sufficient_statistics import em_statistics, take_logs
 
 Way = Callable[[], Any]
 
@@ -279,7 +280,7 @@ if "numba" in sys.argv:
         return numba.njit(**{"nogil": True, "cache": saved, **options})
     saved_code.compile_kernel = compile_kernel
 from pmflib.base.blocks import DenseBlock
-from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.model.sufficient_statistics import em_statistics, take_logs
 from pmflib.counts.kernels.planes import add_planes
 codes, offsets = np.zeros((1000, 30), np.int8), np.arange(0, 151, 5)
 model = take_logs(np.full(20, 0.05), np.full((150, 20), 0.2))

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pmflib as pmf
-from pmflib.counts.stored_tables import KIND
+from pmflib.counts.zarr_tables import KIND
 from pmflib.model.planted_models import planted_factors
 from pmflib.store.run_records import RunRecord, append_record, now
 from pmflib.store.zarr_arrays import write_arrays

@@ -35,7 +35,7 @@ from pmflib.counts.stored_pairs import count_group_pairs, merge_tables
 from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.planted_models import planted_factors
 from pmflib.model.sampling import sample_codes
-from pmflib.model.statistics import merge_each
+from pmflib.model.sufficient_statistics import merge_each
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     COUNTING_COARSENESS,

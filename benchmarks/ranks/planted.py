@@ -23,7 +23,7 @@ from pmflib.fits.ranks.by_pairs import select_rank
 from pmflib.fits.ranks.choice import RankChoice
 from pmflib.model.planted_models import published_factors
 from pmflib.model.sampling import sample_codes
-from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.model.sufficient_statistics import em_statistics, take_logs
 
 SHAPES = ((15, 10), (30, 5))
 RANKS = range(2, 21)

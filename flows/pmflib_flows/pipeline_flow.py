@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -86,6 +86,32 @@ def _has_prefect_files() -> bool:
         return True
     project = Path("pyproject.toml")
     return project.exists() and b"tool.prefect" in project.read_bytes()
+
+
+class _NoPandas:
+    """Finder of modules that finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> None:
+        """Refuse pandas, and leave other modules to other finders."""
+        if name == "pandas":
+            raise ImportError(name)
+
+
+def spare_pandas() -> None:
+    """Keep pyarrow from importing pandas, if installed, when it makes its first array.
+
+    pyarrow would check whether the values come from pandas, whose import takes half as long as all other imports of a
+    run. It still imports pandas when a table is converted to a data frame.
+    """
+    import pyarrow
+
+    finder: Any = _NoPandas
+    sys.meta_path.insert(0, finder)
+    try:
+        pyarrow.array([0])
+    finally:
+        sys.meta_path.remove(finder)
 
 
 @contextmanager

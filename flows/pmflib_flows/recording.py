@@ -14,11 +14,12 @@ from pmflib.base.errors import ConfigError, PmfError, QualityError, StoreError
 from pmflib.base.events import Notice, listen, send_event
 from pmflib.base.process_usage import ProcessUsage
 from pmflib.base.texts import mask_secrets
-from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.care.collection import GRACE_HOURS
 from pmflib.store.dataset import list_sources
 from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.leases import hold_lease
+from pmflib.store.run_environment import describe_environment
 from pmflib.store.run_records import (
     KNOWN,
     RECORDS,
@@ -29,7 +30,6 @@ from pmflib.store.run_records import (
     RunRecord,
     StageTiming,
     append_record,
-    describe_environment,
     describe_loss,
     find_newest,
     name_labelling,
@@ -171,39 +171,7 @@ def record_run(
         if notices:
             happened = [RunNotice(each.time, mask_secrets(each.text)) for each in notices]
             draft.facts.note(notices=happened)
-        dataset = draft.stages.get("dataset")
-        draft.inputs = draft.inputs or [
-            replace(file, name=mask_secrets(file.name)) for file in list_sources(store, dataset)
-        ]
-        # row counts of the dataset that the run has reached
-        entry = None if dataset is None else store.find(dataset.identity)
-        if entry is not None and entry.summary and "rows" not in draft.facts:
-            draft.facts.note(rows=entry.summary)
-        record = RunRecord(
-            action=action,
-            outcome=draft.outcome,
-            reason=draft.reason,
-            started=started,
-            ended=now(),
-            config=config.digest,
-            stages=draft.stages,
-            live=draft.live,
-            inputs=draft.inputs,
-            facts=dict(draft.facts),
-            environment={
-                **describe_environment(),
-                **({CONFIGURATION: config.file} if config.file else {}),
-            },
-            options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base", "file"})),
-        )
-        try:
-            record = append_record(store, name, record, draft.finish)
-        finally:
-            log_run(name, record)
-        for follow in list_offers("after_run"):
-            follow(config, store, name, record)
-        draft.outcome, draft.reason = record.outcome, record.reason
-        draft.live, draft.number = record.live, record.number
+        _append(config, store, name, draft, started)
 
     # held to the end: until the record is written, nothing shows that the results of the run are needed
     with (
@@ -234,6 +202,43 @@ def record_run(
             raise
         write()
         _end(end, draft)
+
+
+def _append(config: PipelineConfig, store: Store, name: str, draft: RunDraft, started: str) -> None:
+    """Append the record of a run to its history, and tell the draft what it says."""
+    dataset = draft.stages.get("dataset")
+    draft.inputs = draft.inputs or [
+        replace(file, name=mask_secrets(file.name)) for file in list_sources(store, dataset)
+    ]
+    # row counts of the dataset that the run has reached
+    entry = None if dataset is None else store.find(dataset.identity)
+    if entry is not None and entry.summary and "rows" not in draft.facts:
+        draft.facts.note(rows=entry.summary)
+    record = RunRecord(
+        action=draft.action,
+        outcome=draft.outcome,
+        reason=draft.reason,
+        started=started,
+        ended=now(),
+        config=config.digest,
+        stages=draft.stages,
+        live=draft.live,
+        inputs=draft.inputs,
+        facts=dict(draft.facts),
+        environment={
+            **describe_environment(),
+            **({CONFIGURATION: config.file} if config.file else {}),
+        },
+        options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base", "file"})),
+    )
+    try:
+        record = append_record(store, name, record, draft.finish)
+    finally:
+        log_run(name, record)
+    for follow in list_offers("after_run"):
+        follow(config, store, name, record)
+    draft.outcome, draft.reason = record.outcome, record.reason
+    draft.live, draft.number = record.live, record.number
 
 
 def _check_name(config: PipelineConfig, last: RunRecord | None) -> None:

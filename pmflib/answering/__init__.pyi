@@ -17,6 +17,7 @@ from pmflib.answering.equivalent_samples import find_equivalent_samples as find_
 from pmflib.answering.equivalent_samples import maximise as maximise
 from pmflib.answering.evidence import Evidence as Evidence
 from pmflib.answering.evidence import count_codes as count_codes
+from pmflib.answering.evidence import count_designed as count_designed
 from pmflib.answering.evidence import open_evidence as open_evidence
 from pmflib.answering.gaps import find_causes as find_causes
 from pmflib.answering.gaps import standardise as standardise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,14 @@ from pmflib.answering.equivalent_samples import (
 from pmflib.answering.evidence import Evidence
 from pmflib.answering.gaps import Standardised, describe_shift
 from pmflib.answering.information import TablePMF, measure_answers
-from pmflib.answering.posterior import Posterior, find_errors, find_mean_errors
+from pmflib.answering.posterior import (
+    CURVED,
+    CurvedEstimate,
+    Posterior,
+    estimate_curved,
+    find_errors,
+    find_mean_errors,
+)
 from pmflib.answering.question import BoundQuestion, bind_question, parse_question
 from pmflib.answering.support import (
     Homogeneity,
@@ -103,11 +112,13 @@ def ask(
     -----
     Let q be the shares among the n samples that meet the conditions, p the probabilities under the model, and m the
     equivalent sample size of the model. The answer is the mean of a Dirichlet posterior, (n q + m p) / (n + m), over
-    the table of the target variables; every measure is computed from this table. m depends on the number of variables
+    the table of the target variables; measures are computed from this table. m depends on the number of variables
     and on the deviation of their counts from the model: `pmflib.answering.equivalent_samples`. Intervals are
     those of the posterior, so that they reflect the bias of the model as well as sampling error. For probabilities,
-    quantiles and odds they come from the Beta marginals of the posterior; for other measures from draws, whose mean is
-    shifted to the answer. Variables given without a level have one posterior per level.
+    quantiles and odds they come from the Beta marginals of the posterior, for means and odds ratios from draws.
+    Entropy, mutual information and total variation of an estimated table are biased, and have estimates and errors of
+    their own: `pmflib.answering.posterior.estimate_curved`. Variables given without a level have one posterior per
+    level.
 
     References
     ----------
@@ -155,7 +166,7 @@ def answer_bound(
         errors,
         intervals,
         weighed.combinations,
-        weighed.counted[0] if len(weighed.counted) == 1 else None,
+        weighed.grouped[0] if len(weighed.grouped) == 1 else None,
         weighed.measure_counts(),
         weighed.measure_model() if evidence is not None and source != "model" else None,
         None if shift is None else weighed.find_ranges(numbers, shift),
@@ -208,19 +219,30 @@ class _Weighed:
         self.no_errors = (
             f"its table has {self.n_cells:,} cells, above {MAX_CELLS:,}" if not self.fits else ""
         )
+        # of all levels of the conditioning variables together, and of each with its own effective number of samples
         self.counted: list[IntArray | None] = [None] * len(bound.sides)
-        self.standardised = [Standardised(None)] * len(bound.sides)
+        self.grouped: list[IntArray | None] = [None] * len(bound.sides)
+        self.standardised = self.standardised_groups = [Standardised(None)] * len(bound.sides)
         if self.evidence is not None:
             requests = list_requests(bound, source)
             # one pass for this table, the tables of its pairs, and those by which they are standardised
             self.evidence.count(self.evidence.expand(requests) if source == "both" else requests)
             if self.fits:
-                positions = (*bound.by, *self.targets)
-                own = [TableRequest(positions, tuple(each.items())) for each in bound.sides]
+                own = list_tables(bound)
+                groups = [replace(each, n_given=len(bound.by)) for each in own]
                 self.counted = [self.evidence.find(each) for each in own]
+                self.grouped = [self.evidence.find(each) for each in groups]
                 if source == "both":
                     self.standardised = self.evidence.standardise(own)
+                    self.standardised_groups = self.evidence.standardise(groups)
         is_counted = any(each is not None for each in self.counted)
+        if is_counted and self.evidence is not None and self.evidence.count_samples is None:
+            is_group = bool(bound.by) or any(bound.sides)
+            if is_group and self.evidence.are_effective:
+                self.doubts.append(
+                    "weighted counts of pairs know the effective number of all samples and not of a group, which may "
+                    "be far from its share of it; pass the samples"
+                )
         self.source: Source = source if is_counted else "model"
         if source == "counts":
             self._refuse_uncounted()
@@ -239,7 +261,7 @@ class _Weighed:
 
     def test_groups(self, shares: FloatArray | None) -> Homogeneity | None:
         """Test whether shares in the counts are equal for all levels of the conditioning variables."""
-        (counts, *others), is_asked = self.counted, self.bound.question.measure == "P"
+        (counts, *others), is_asked = self.grouped, self.bound.question.measure == "P"
         if not is_asked or not self.bound.by or counts is None or shares is None or others:
             return None
         sizes = counts.reshape(len(shares), -1).sum(axis=1, keepdims=True)
@@ -307,27 +329,31 @@ class _Weighed:
             Values of the levels of the single target, if its mean is requested.
         """
         bound, side = self.bound, self.sides[n]
-        counts = self.counted[n] if self.source == "counts" else self.standardised[n].counts
+        joint, counts = self.counted[n], self.grouped[n]
+        if self.source != "counts":
+            joint, counts = (x[n].counts for x in (self.standardised, self.standardised_groups))
         conditions = bound.sides[n]
         sizes = [int(bound.schema.cardinalities[each]) for each in bound.by]
         n_by = math.prod(sizes)
         n_each = self.n_cells // n_by
         tables = np.zeros((n_by, n_each)) if counts is None else counts.reshape(n_by, -1)
+        is_counted = counts is not None
+        seen_by: Any = np.zeros(n_by) if joint is None else joint.reshape(n_by, -1).sum(axis=1)
         if side is None or self.source == "counts":
             # no model: a weak prior on the counts
             by = np.full(n_by, COUNTED_ROWS / n_by)
-            heads = tables.sum(axis=1) + by if bound.by else np.ones(1)
+            heads = seen_by + by if bound.by else np.ones(1)
             cells = np.asarray(tables + COUNTED_ROWS / n_each, np.float64)
-            posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells)
+            counted = (seen_by, tables) if is_counted else ()
+            posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells, *counted)
             return posterior, np.full(n_by, COUNTED_ROWS)
         positions = (*bound.by, *self.targets)
         chances = side.marginal(positions).reshape(n_by, n_each) if positions else np.ones((1, 1))
         by = chances.sum(axis=1)
-        is_counted = counts is not None
         heads = np.ones(1)
         if bound.by:
             pairs = self._compare(bound.by, conditions) if is_counted else ()
-            seen = tables.sum(axis=1) if is_counted else None
+            seen = seen_by if is_counted else None
             n_variables = len({*bound.by, *conditions})
             heads, _ = self._weigh(Comparison(n_variables, by, seen, pairs))
         n_variables = max(len({*self.targets, *bound.by, *conditions}), 1)
@@ -340,7 +366,8 @@ class _Weighed:
             given = chances[row] / max(float(by[row]), FLOOR)
             seen = tables[row] if is_counted else None
             cells[row], rows[row] = self._weigh(Comparison(n_variables, given, seen, pairs, values))
-        return Posterior(bound.schema, bound.by, self.targets, heads, cells), rows
+        counted = (seen_by, tables) if is_counted else ()
+        return Posterior(bound.schema, bound.by, self.targets, heads, cells, *counted), rows
 
     def _weigh(self, question: Comparison) -> tuple[FloatArray, float]:
         """Return the parameters of the Dirichlet posterior of a table, and the model's equivalent sample size."""
@@ -384,9 +411,20 @@ class _Weighed:
         """Compute the numbers of the answer: see `measure_answers`."""
         if self.source == "model":
             return self.measure_model()
+        if self.curved is not None:
+            return np.array([[self.curved.number]])
         if self.source == "counts" and (counted := self.measure_counts()) is not None:
             return counted
         return self._measure_posterior()
+
+    @cached_property
+    def curved(self) -> CurvedEstimate | None:
+        """Estimate of a measure that is not linear in the table; None for others, and without counts or a model."""
+        if self.bound.question.measure not in CURVED or not self.fits or self.source == "counts":
+            return None
+        if any(each.counted is None for each in self.posteriors):
+            return None
+        return estimate_curved(self.bound, self.posteriors)
 
     def _measure_posterior(self) -> FloatArray:
         """Compute the numbers from the posterior mean."""
@@ -418,6 +456,8 @@ class _Weighed:
         """Return posterior standard deviations, of the shape of the numbers, and intervals, (..., 2)."""
         if not self.fits:
             return None, None
+        if self.curved is not None:
+            return np.array([[self.curved.error]]), self.curved.find_interval(self.bound, level)
         # combinations with count 0 are possible under the posterior
         means = self._measure_posterior() if self.source == "counts" else numbers
         posteriors, combinations = self.posteriors, self.combinations
@@ -494,9 +534,17 @@ def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableReque
         known: list[Conditions] = [dict.fromkeys(bound.by, ()) | dict(each) for each in bound.sides]
         pairs = [pair for each in known for pair in list_pairs(targets, each, sizes)]
         pairs += [pair for each in bound.sides for pair in list_pairs(bound.by, each, sizes)]
-        tables = [TableRequest(positions, tuple(given.items())) for given in bound.sides]
+        tables = list_tables(bound)
+        tables += [replace(each, n_given=len(bound.by)) for each in tables]
         tables += [TableRequest(pair[:2]) for pair in pairs]
     return [*tables, *list_support_requests(bound)]
+
+
+def list_tables(bound: BoundQuestion) -> list[TableRequest]:
+    """List the tables of a question, one for each set of conditions."""
+    targets = (each for each in bound.targets if each not in bound.by)
+    positions = (*bound.by, *targets)
+    return [TableRequest(positions, tuple(given.items())) for given in bound.sides]
 
 
 def _say_others(bound: BoundQuestion) -> Iterator[str]:

@@ -407,7 +407,7 @@ class AnswerRows:
                 codes &= set(known.get(position, codes))
             codes &= {levels[position]} if position in levels else codes
             picks.append(sorted(codes))
-        return int(self.cells[np.ix_(*picks)].sum())
+        return round(float(self.cells[np.ix_(*picks)].sum()))
 
     def find_quantiles(
         self, by: Sequence[tuple[int, ...]]

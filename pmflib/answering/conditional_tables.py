@@ -52,6 +52,9 @@ class TableRequest(JsonRecord):
     given
         Position of each variable of a condition and its allowed codes, at least one; sorted, each code once. A sample
         that lacks the variable does not meet the condition.
+    n_given
+        Number of leading targets that are conditions as well, each level of which is a table of its own: weighted
+        counts have an effective number of samples for each combination of their levels, in place of one for all.
 
     Raises
     ------
@@ -61,6 +64,7 @@ class TableRequest(JsonRecord):
 
     targets: tuple[int, ...]
     given: CodeSets = ()
+    n_given: int = 0
 
     def __post_init__(self) -> None:
         targets = tuple(map(int, self.targets))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,10 +17,11 @@ from pmflib.answering.gaps import Standardised, find_causes, plan_parts, standar
 from pmflib.answering.weighted_tables import (
     StoredTableCounts,
     WeightedTables,
+    count_groups,
     count_stored_tables,
     plan_stored_tables,
 )
-from pmflib.base.arrays import IntArray
+from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.constraints import check_rows, check_schemas, check_type
 from pmflib.base.errors import PmfError, StoreError
@@ -28,15 +29,16 @@ from pmflib.base.variance import Variance
 from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.counts.stored_tables import PAIRS, StoredTables
+from pmflib.counts.zarr_tables import PAIRS, StoredTables
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
 from pmflib.store.sample_blocks import BlockReference, add_sums
 from pmflib.store.stored_variance import StoredVariance, open_variance
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.zarr_arrays import write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
 """Function that counts the tables of some requests, int64 shaped by the targets' cardinalities, and its samples."""
@@ -135,7 +137,7 @@ class Evidence:
 
     def count(self, requests: Iterable[TableRequest]) -> None:
         """Count the tables not yet cached, in one pass over the samples, or from pairs for up to two variables."""
-        wanted = dict.fromkeys(each for each in requests if each not in self._known)
+        wanted = self._list_unknown(requests)
         others = [each for each in wanted if not self._is_known(each)]
         for each in wanted:
             if self._is_known(each):
@@ -150,14 +152,23 @@ class Evidence:
 
     def plan(self, requests: Iterable[TableRequest]) -> float:
         """Estimate the time of `count` for the same requests on one core, in seconds; 0 if unknown."""
-        wanted = dict.fromkeys(each for each in requests if each not in self._known)
+        wanted = self._list_unknown(requests)
         others = [each for each in wanted if not self._is_known(each)]
         return self.plan_samples(others) if self.plan_samples is not None and others else 0.0
 
     def find(self, request: TableRequest) -> IntArray | None:
         """Return the table of a request, int64 shaped by its targets' cardinalities; None if it cannot be counted."""
         self.count([request])
-        return self._known[request]
+        return self._known[self._simplify(request)]
+
+    def _list_unknown(self, requests: Iterable[TableRequest]) -> dict[TableRequest, None]:
+        """Simplify requests and leave out those whose tables are cached."""
+        simple = map(self._simplify, requests)
+        return dict.fromkeys(each for each in simple if each not in self._known)
+
+    def _simplify(self, request: TableRequest) -> TableRequest:
+        """Return the request without groups where these have no effective numbers of samples."""
+        return request if self.are_effective else replace(request, n_given=0)
 
     def standardise(self, requests: Iterable[TableRequest]) -> list[Standardised]:
         """Return tables, standardised if gaps depend on other variables.
@@ -195,7 +206,7 @@ class Evidence:
 
     def _count_all(self, requests: Sequence[TableRequest]) -> list[Any]:
         self.count(requests)
-        return [self._known[each] for each in requests]
+        return [self._known[self._simplify(each)] for each in requests]
 
     def _is_known(self, request: TableRequest) -> bool:
         involved = {*request.targets, *(position for position, _ in request.given)}
@@ -241,8 +252,14 @@ def count_designed(
     found: list[Any] = []
     for request in requests:
         cells, sizes = _find_cells(codes, schema, request)
-        shares, n = design.find_effective(cells, math.prod(sizes))
-        found.append((shares * n).reshape(sizes))
+        n_groups = count_groups(schema, request)
+        size = math.prod(sizes) // n_groups
+        groups, own = np.divmod(cells, size)
+        table = np.zeros((n_groups, size))
+        for group in range(n_groups):
+            shares, n = design.find_effective(np.where(groups == group, own, -1), size)
+            table[group] = shares * n
+        found.append(table.reshape(sizes))
     return found, round(design.weights.n_effective)
 
 
@@ -269,8 +286,8 @@ MAX_LEVELS = 1_000
 """Maximum number of levels of a schema for reading tables of pairs for a question: 8 MB per fold."""
 KIND = "conditional tables"
 """Attribute ``kind`` of the Zarr group of tables counted for questions."""
-# 2: variances from sampling units and replicates account for degrees of freedom
-VERSION = 2
+# 3: each group of a table has an effective number of samples
+VERSION = 3
 LOCAL_SECONDS = 5.0
 """Maximum estimated time, in seconds on one core, for counting samples in this process: about as long as connecting to
 a scheduler and importing modules on its workers."""
@@ -414,9 +431,11 @@ class _StoredCounts:
         size = len(requests)
         counted, sums, squares = (tables[k * size : (k + 1) * size] for k in range(3))
         totals = WeightSums.from_json(facts["weights"])
-        known = facts["sizes"]
-        worth = None if known is None else [math.inf if each is None else each for each in known]
-        weighted = WeightedTables(sums, squares, facts["shift"], totals, worth)
+        worth = None
+        if (known := facts["sizes"]) is not None:
+            worth = [np.array([math.inf if x is None else x for x in each]) for each in known]
+        n_groups = [count_groups(self.schema, each) for each in requests]
+        weighted = WeightedTables(sums, squares, facts["shift"], totals, n_groups, worth)
         return weighted.to_samples(counted, n)
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
@@ -459,6 +478,8 @@ class _StoredCounts:
         )
 
 
-def _list_known(sizes: Sequence[float] | None) -> list[float | None] | None:
+def _list_known(sizes: Sequence[FloatArray] | None) -> list[list[float | None]] | None:
     """Convert sizes to plain JSON types, with None for infinite ones."""
-    return None if sizes is None else [each if math.isfinite(each) else None for each in sizes]
+    if sizes is None:
+        return None
+    return [[x if math.isfinite(x) else None for x in each.tolist()] for each in sizes]

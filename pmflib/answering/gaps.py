@@ -178,11 +178,12 @@ def _weigh(request: TableRequest, by: tuple[int, ...], parts: Sequence[FloatArra
     shape = [joint.shape[n] if each in by else 1 for n, each in enumerate(targets)]
     weights = weights.reshape(*shape, *joint.shape[len(targets) :])
     table = (joint * weights).sum(axis=tuple(range(len(targets), joint.ndim)))
-    squares = float((joint * weights**2).sum())
-    if not squares:
-        return parts[0]
-    # Kish's effective sample size
-    result: FloatArray = table * (float(table.sum()) / squares)
+    # Kish's effective sample size of each group
+    axes = tuple(range(request.n_given, len(targets)))
+    squares = (joint * weights**2).sum(axis=tuple(range(request.n_given, joint.ndim)))
+    totals = table.sum(axis=axes)
+    scale = np.divide(totals, squares, out=np.ones_like(totals), where=squares > 0)
+    result: FloatArray = table * scale.reshape(scale.shape + (1,) * len(axes))
     return result
 
 

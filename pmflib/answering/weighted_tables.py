@@ -20,7 +20,7 @@ from pmflib.base.errors import ConfigError
 from pmflib.base.hashing import mix_hashes
 from pmflib.base.machine import count_processors
 from pmflib.base.replicate_weights import ReplicateWeights
-from pmflib.base.weights import WeightSums
+from pmflib.base.weights import WeightSums, find_effective_size, vary_independent
 from pmflib.cluster.clients import Client, count_threads, find_memory
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.memory import ClusterMemory
@@ -55,24 +55,27 @@ class WeightedTables:
         Chosen such that squares of all samples fit into 62 bits: their sums are the same in any order.
     totals
         Sums of the weights of all samples counted.
+    n_groups
+        Number of groups of each table, along its first axes, of which each has an effective number of samples.
     sizes
-        Effective number of samples of each table by the replicate weights of a design, infinite if its shares do not
-        vary; None without a design.
+        Effective numbers of samples of the groups of each table by the replicate weights of a design, float64 of shape
+        (n_groups,), infinite if shares do not vary; None without a design.
     """
 
     sums: list[IntArray]
     squares: list[IntArray]
     shift: int
     totals: WeightSums
-    sizes: list[float] | None = None
+    n_groups: list[int]
+    sizes: list[FloatArray] | None = None
 
     def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
         """Convert tables of some number of samples to effective samples, and return their effective number as well.
 
-        A table has the shares of the weights, and sums to the number of independent samples whose shares would vary as
-        much: by the linearised variance of a ratio, summed over the cells, or by the design. That number differs from
-        table to table, and is at most the number of samples in it. Equal weights without a design give int64 tables of
-        samples.
+        Each group of a table has the shares of the weights, and sums to the number of independent samples whose shares
+        would vary as much (`pmflib.base.weights.find_effective_size`): by the linearised variance of a ratio, or by the
+        design. That number differs from group to group, and is at most the number of samples in it. Equal weights
+        without a design give int64 tables of samples.
 
         References
         ----------
@@ -80,33 +83,33 @@ class WeightedTables:
         """
         if self.sizes is None and self.totals.are_equal(n_rows):
             return list(tables), n_rows
-        worth = self._find_effective_sizes(tables)
-        found = [
-            each * (n / max(int(each.sum()), 1)) for each, n in zip(self.sums, worth, strict=True)
-        ]
-        return found, round(self.totals.n_effective)
-
-    def _find_effective_sizes(self, tables: Sequence[IntArray]) -> list[float]:
         sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
-        each = zip(tables, self.sums, self.squares, sizes, strict=True)
-        return [_find_effective_sizes(*one, self.shift) for one in each]
+        parts = zip(tables, self.sums, self.squares, self.n_groups, sizes, strict=True)
+        return [_scale(*each, self.shift) for each in parts], round(self.totals.n_effective)
 
 
-def _find_effective_sizes(
-    rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
-) -> float:
-    """Effective number of samples of a table: see `WeightedTables.to_samples`."""
-    total = float(sums.sum())
-    if not total:
-        return 0.0
-    shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
-    spread = float((shares * (1 - shares)).sum())
-    variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
-    # if all are in one cell, the number is Kish's
-    n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
-    if size is not None and math.isfinite(size):
-        n = size
-    return min(n, float(rows.sum()))
+def _scale(
+    rows: IntArray,
+    sums: IntArray,
+    squares: IntArray,
+    n_groups: int,
+    sizes: FloatArray | None,
+    shift: int,
+) -> FloatArray:
+    """Scale the groups of a table of weights to their effective numbers of samples."""
+    held = rows.reshape(n_groups, -1).sum(axis=1)
+    found = np.zeros((n_groups, sums.size // n_groups))
+    squared = np.ldexp(squares.reshape(found.shape).astype(np.float64), -shift)
+    for group in np.flatnonzero(held).tolist():
+        own = sums.reshape(found.shape)[group].astype(np.float64)
+        total = own.sum()
+        shares, squares_of = own / total, squared[group] / total**2
+        variance = vary_independent(shares, squares_of)
+        if sizes is not None and np.isfinite(sizes[group]):
+            variance = float((shares * (1 - shares)).sum()) / float(sizes[group])
+        kish = 1 / float(squares_of.sum())
+        found[group] = shares * find_effective_size(shares, variance, kish, float(held[group]))
+    return found.reshape(sums.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,11 +224,12 @@ def count_stored_tables(
     parts = [plan.split(part, requests) for part in found.total[: 1 if sums is None else 3]]
     weighted = None
     if sums is not None and weights.shift is not None:
-        sizes = None
+        n_groups, sizes = [count_groups(schema, each) for each in requests], None
         if drawn is not None:
             tables = [plan.tables[request] for request in requests]
-            sizes = [_find_size(found, table, drawn.record) for table in tables]
-        weighted = WeightedTables(parts[1], parts[2], weights.shift, sums, sizes)
+            each = zip(tables, n_groups, strict=True)
+            sizes = [_find_sizes(found, table, n, drawn.record) for table, n in each]
+        weighted = WeightedTables(parts[1], parts[2], weights.shift, sums, n_groups, sizes)
     return StoredTableCounts(
         parts[0],
         sum(block.n_rows for block in blocks),
@@ -358,19 +362,31 @@ def _sum_by_unit(
         yield np.stack([units[owners], table.start + places, sums[held]])
 
 
-def _find_size(found: _Sums, table: PlannedTable, record: ReplicateWeights) -> float:
-    """Effective number of samples of a table by the replicate weights of a design; infinite if shares do not vary."""
-    whole = found.total[1, table.cells].astype(np.float64)
-    total = float(whole.sum())
-    if not total:
-        return np.inf
+def count_groups(schema: Schema, request: TableRequest) -> int:
+    """Number of groups of a table that have an effective number of samples each."""
+    return math.prod(int(schema.cardinalities[each]) for each in request.targets[: request.n_given])
+
+
+def _find_sizes(
+    found: _Sums, table: PlannedTable, n_groups: int, record: ReplicateWeights
+) -> FloatArray:
+    """Effective numbers of samples of the groups of a table by the replicate weights of a design, (n_groups,).
+
+    They are infinite if shares do not vary.
+    """
+    whole = found.total[1, table.cells].astype(np.float64).reshape(n_groups, -1)
     by_column = found.total[3:, table.cells]
     if record.is_sparse:
         units, cells, sums = found.by_unit
         mine = np.flatnonzero((cells >= table.start) & (cells < table.cells.stop))
         by_column = np.zeros((record.n_columns, table.n_cells), np.int64)
         np.add.at(by_column, (units[mine], cells[mine] - table.start), sums[mine])
-    shares = whole / total
-    spread = float((shares * (1 - shares)).sum())
-    variance = record.vary_shares(by_column.astype(np.float64), shares)
-    return spread / variance if spread > 0 < variance else np.inf
+    columns = by_column.astype(np.float64).reshape(len(by_column), *whole.shape)
+    sizes = np.full(n_groups, np.inf)
+    for group in np.flatnonzero(whole.any(axis=1)).tolist():
+        shares = whole[group] / whole[group].sum()
+        spread = float((shares * (1 - shares)).sum())
+        variance = record.vary_shares(columns[:, group], shares)
+        if spread > 0 < variance:
+            sizes[group] = spread / variance
+    return sizes

@@ -240,7 +240,9 @@ from pmflib.base.weights import Weights as Weights
 from pmflib.base.weights import WeightSums as WeightSums
 from pmflib.base.weights import check_total as check_total
 from pmflib.base.weights import find_decimals as find_decimals
+from pmflib.base.weights import find_effective_size as find_effective_size
 from pmflib.base.weights import note_weights as note_weights
 from pmflib.base.weights import read_shares as read_shares
 from pmflib.base.weights import read_weights as read_weights
 from pmflib.base.weights import sum_squares as sum_squares
+from pmflib.base.weights import vary_independent as vary_independent

@@ -15,7 +15,7 @@ from pmflib.base.constraints import at_least, check, check_rows, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.base.hashing import mix_hashes
 from pmflib.base.replicate_weights import ReplicateWeights, group_units
-from pmflib.base.weights import Weights, read_weights
+from pmflib.base.weights import Weights, find_effective_size, read_weights, vary_independent
 
 MOST_REPLICATES = 200
 """Maximum number of jackknife refits; more units are left out in groups within their strata."""
@@ -114,8 +114,12 @@ class Variance:
     @property
     def is_simple(self) -> bool:
         """Whether all rows have one weight, and each is a unit of one stratum: a simple random sample."""
-        is_alone = self.replicates is None and self.n_strata == 1 and self.n_units == self.n_rows
-        return is_alone and self.weights.scale() is None
+        return self._are_rows_alone and self.weights.scale() is None
+
+    @property
+    def _are_rows_alone(self) -> bool:
+        """Whether rows are drawn one by one."""
+        return self.replicates is None and self.n_strata == 1 and self.n_units == self.n_rows
 
     @property
     def degrees(self) -> int:
@@ -190,8 +194,7 @@ class Variance:
         Returns
         -------
         Shares of shape (n_cells,), 0 where no row has a cell, and the number of independent samples whose shares would
-        be as uncertain, all cells together: n with sum q (1 - q) / n equal to the sum of the variances of the shares by
-        the design, at most the number of rows. Where all rows are in one cell it is Kish's number.
+        be as uncertain, all cells together: see `pmflib.base.weights.find_effective_size`.
         """
         rows = np.flatnonzero(cells >= 0)
         if not rows.size:
@@ -200,7 +203,10 @@ class Variance:
         totals = np.bincount(own, weights, n_cells)
         shares = totals / totals.sum()
         kish = float(weights.sum() ** 2 / (weights**2).sum())
-        spread = float((shares * (1 - shares)).sum())
+        if self._are_rows_alone:
+            squared = np.bincount(own, weights**2, n_cells) / totals.sum() ** 2
+            variance = vary_independent(shares, squared)
+            return shares, find_effective_size(shares, variance, kish, float(rows.size))
         if self.replicates is None:
             keys = self.units[rows] * n_cells + own
             by_column = np.bincount(keys, weights, self.n_units * n_cells).reshape(-1, n_cells)
@@ -209,9 +215,7 @@ class Variance:
                 [np.bincount(own, column[rows], n_cells) for column in self.replicates.T]
             )
         variance = self.record.vary_shares(by_column.astype(np.float64), shares)
-        if variance <= 0 or spread <= 0:
-            return shares, kish
-        return shares, min(spread / variance, float(rows.size))
+        return shares, find_effective_size(shares, variance, kish, float(rows.size))
 
     def covary_totals(self, influences: FloatArray, rows: IntArray) -> FloatArray:
         """Find the covariance of sums over rows.

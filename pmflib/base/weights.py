@@ -271,6 +271,52 @@ def sum_squares(units: IntArray) -> int:
     return total
 
 
+def vary_independent(shares: FloatArray, squares: FloatArray) -> float:
+    """Sum of the variances of the shares of some cells, linearised, if samples are drawn one by one.
+
+    Parameters
+    ----------
+    shares, squares
+        float64 of shape (n_cells,): sums of the weights of the samples of each cell, and of the squared weights, where
+        all weights sum to 1.
+    """
+    return float((squares * (1 - 2 * shares) + shares**2 * squares.sum()).sum())
+
+
+def find_effective_size(shares: FloatArray, variance: float, kish: float, n_rows: float) -> float:
+    """Find the number of independent samples whose shares vary as much as those of a table.
+
+    Parameters
+    ----------
+    shares
+        float64 of shape (n_cells,), summing to 1.
+    variance
+        Sum of the estimated variances of the shares; 0 if unknown.
+    kish
+        Kish's effective number of the samples in the table.
+    n_rows
+        Number of these samples, the largest result.
+
+    Notes
+    -----
+    The number is n with sum q (1 - q) / n equal to the variance, and Kish's where all samples are in one cell. A sample
+    with most of the weight is nearly the whole estimate, from which it hardly departs: variances are then far too
+    small. A number above Kish's is therefore at most that of the same samples and one more, of their average weight and
+    spread evenly over the cells.
+    """
+    spread = float((shares * (1 - shares)).sum())
+    if spread <= 0 or variance <= 0:
+        return min(kish, n_rows)
+    n = spread / variance
+    if n > kish:
+        even = (kish * shares + 1 / shares.size) / (kish + 1)
+        squared = float(even @ even)
+        own = (1 - 2 / shares.size + squared) / (kish + 1) ** 2
+        most = (1 - squared) / (variance * (kish / (kish + 1)) ** 2 + own) - 1
+        n = min(n, max(kish, most))
+    return min(n, n_rows)
+
+
 def note_weights(n_rows: int, n_effective: float) -> str:
     """Write a note on the effective number of weighted samples."""
     return (

@@ -413,7 +413,7 @@ def _scatter(block: Block, offsets: IntArray, table: IntArray) -> None:
 def _to_sparse(block: Block, offsets: IntArray) -> SparseBlock:
     if isinstance(block, SparseBlock):
         return block
-    from pmflib.counts.kernels.rows import find_observed
+    from pmflib.counts.kernels.observed import find_observed
 
     return SparseBlock(*find_observed(np.ascontiguousarray(block.codes), offsets))
 

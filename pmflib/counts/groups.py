@@ -12,7 +12,7 @@ from pmflib.base.arrays import IntArray
 from pmflib.base.weights import WeightSums
 from pmflib.counts.folds import check_folds
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.schema import Schema
 
 

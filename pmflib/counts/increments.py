@@ -24,7 +24,7 @@ from pmflib.counts.stored_pairs import (
     save_changes,
     split_fold_blocks,
 )
-from pmflib.counts.stored_tables import (
+from pmflib.counts.zarr_tables import (
     BELOW_ZERO,
     PAIRS,
     CountsWriter,

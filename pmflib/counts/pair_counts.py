@@ -26,9 +26,9 @@ from pmflib.counts.folds import (
     count_in_samples,
     read_schema,
 )
-from pmflib.counts.stored_tables import KIND, CountsWriter, StoredTables
+from pmflib.counts.zarr_tables import KIND, CountsWriter, StoredTables
 from pmflib.schema import Schema
-from pmflib.store.zarr_arrays import read_arrays
+from pmflib.store.array_groups import read_arrays
 
 if TYPE_CHECKING:
     from pmflib.base.display.drawing import Axes

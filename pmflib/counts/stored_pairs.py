@@ -15,7 +15,7 @@ from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import TaskPlan, plan_tasks
 from pmflib.counts.block_counting import add_blocks
 from pmflib.counts.cell_changes import CellChanges
-from pmflib.counts.stored_tables import CountsWriter
+from pmflib.counts.zarr_tables import CountsWriter
 from pmflib.store.checkpoints import load_arrays, save_arrays
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,

@@ -13,7 +13,7 @@ import numpy as np
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.base.blocks import Block, DenseBlock, weigh_rows
 from pmflib.base.hashing import HashArray, mix_hashes
-from pmflib.model.statistics import take_logs
+from pmflib.model.sufficient_statistics import take_logs
 
 ScoreRows: TypeAlias = Callable[[Block], FloatArray]
 """Log-probability of every row of a block of valid samples under one model, nats: float64 of shape (n_rows,)."""

@@ -34,7 +34,7 @@ from pmflib.base.defaults import LIMITS, Limits
 from pmflib.base.display.progress import Report
 from pmflib.em.block_source import BlockSource, ScoreUnder, iterate_distinct
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.model.statistics import sum_fields
+from pmflib.model.sufficient_statistics import sum_fields
 from pmflib.papers.squarem import Acceleration
 from pmflib.store.sample_blocks import BlockGroup
 

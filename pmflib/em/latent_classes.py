@@ -20,7 +20,13 @@ from pmflib.base.defaults import LIMITS, Limits
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.family import Family, State, has_converged, run_em
-from pmflib.model.statistics import EMStatistics, em_statistics, m_step, merge_each, take_logs
+from pmflib.model.sufficient_statistics import (
+    EMStatistics,
+    em_statistics,
+    m_step,
+    merge_each,
+    take_logs,
+)
 from pmflib.papers.squarem import Acceleration
 from pmflib.store.sample_blocks import BlockGroup
 

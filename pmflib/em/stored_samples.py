@@ -25,8 +25,9 @@ from pmflib.counts.stored_pairs import (
     plan_counting,
     split_fold_blocks,
 )
-from pmflib.em.block_source import BlocksInMemory, BlockSource, StoredBlocks
+from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.memory import plan_pass
+from pmflib.em.stored_blocks import StoredBlocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import take_block

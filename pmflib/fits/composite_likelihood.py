@@ -11,7 +11,7 @@ from pmflib.base.arrays import FloatArray, IntArray, Parameters, list_owners
 from pmflib.base.pseudo_counts import PseudoCounts, SolverResult
 from pmflib.counts.marginals import Marginals
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.papers.composite import fit_composite
+from pmflib.papers.opt import fit_composite
 
 LEAST_PROBABILITY = 1e-9
 """Probability used for a held-out pair with probability 0 under the model, to avoid a score of minus infinity."""

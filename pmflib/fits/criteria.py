@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from pmflib.em.latent_classes import evaluate_group
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.fit_statistics import Criteria
 from pmflib.model import JointPMF
-from pmflib.model.statistics import EMStatistics, merge_each, sum_fields, take_logs
+from pmflib.model.sufficient_statistics import EMStatistics, merge_each, sum_fields, take_logs
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COMPOSITE = 4000
@@ -187,15 +187,20 @@ def sum_statistics(statistics: EMStatistics, prior: FloatArray, factors: FloatAr
         n_empty=statistics.n_rows - n_rows,
         log_likelihood=statistics.log_likelihood,
         entropy=max(0.0, statistics.log_likelihood - float(joint)),
-        level_counts=(statistics.level_mass.sum(axis=1) > 0).astype(np.int64),
+        level_counts=statistics.level_mass.sum(axis=1),
     )
 
 
 def _make_criteria(model: JointPMF, sums: SampleSums) -> Criteria:
     seen = np.add.reduceat(sums.level_counts > 0, model.schema.offsets[:-1], dtype=np.int64)
     is_counted = "criteria" not in model.unsupported
-    n_parameters = model.count_free(sums.level_counts) if is_counted else None
-    return make_criteria(sums, int(np.count_nonzero(model.prior)), n_parameters, seen)
+    held = (sums.level_counts > 0).astype(np.int64)
+    n_parameters = model.count_free(held) if is_counted else None
+    found = make_criteria(sums, int(np.count_nonzero(model.prior)), n_parameters, seen)
+    totals = np.add.reduceat(sums.level_counts, model.schema.offsets[:-1])
+    shares = sums.level_counts / np.maximum(np.repeat(totals, model.schema.cardinalities), FLOOR)
+    singles = float(sums.level_counts @ np.log(np.maximum(shares, FLOOR)))
+    return replace(found, singles=(singles, int(np.maximum(seen - 1, 0).sum())))
 
 
 def make_criteria(
@@ -223,7 +228,7 @@ class SampleSums:
     n_empty: float
     log_likelihood: float
     entropy: float
-    level_counts: IntArray
+    level_counts: FloatArray
 
 
 def _sum_group(group: BlockGroup, model: JointPMF) -> SampleSums:
@@ -234,8 +239,9 @@ def _sum_block(block: Block, model: JointPMF) -> SampleSums:
     """Compute the sums of a block, whose rows may be weighted."""
     weights, sparse = weigh_rows(block), block.to_sparse(model.schema.offsets)
     lengths = np.diff(sparse.indptr)
-    # distinct rows with each level: only whether there are any matters
-    level_counts = np.bincount(sparse.indices, minlength=model.schema.n_levels)
+    each = np.repeat(weights, lengths)
+    counted = np.bincount(sparse.indices, each, model.schema.n_levels)
+    level_counts = np.asarray(counted, np.float64)
     log_likelihood = entropy = 0.0
     step = max(1, BATCH_ENTRIES // model.rank)
     for start in range(0, block.n_rows, step):
@@ -249,8 +255,7 @@ def _sum_block(block: Block, model: JointPMF) -> SampleSums:
         entropy -= float(own @ np.einsum("rf,rf->r", posteriors, logs))
     n_rows = float(weights[lengths > 0].sum())
     n_empty = float(weights.sum()) - n_rows
-    counted = level_counts.astype(np.int64)
-    return SampleSums(n_rows, n_empty, log_likelihood, max(entropy, 0.0), counted)
+    return SampleSums(n_rows, n_empty, log_likelihood, max(entropy, 0.0), level_counts)
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:

@@ -38,7 +38,7 @@ from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
-from pmflib.model.statistics import EMStatistics, m_step
+from pmflib.model.sufficient_statistics import EMStatistics, m_step
 from pmflib.schema import Schema
 
 N_FOLDS = 5

@@ -15,6 +15,7 @@ from pmflib.base.json_records import JsonRecord
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore
 from pmflib.model import JointPMF
+from pmflib.model.identification import describe_undetermined
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,6 +182,8 @@ class FitResult(Summarised):
             ("converged", settled),
         ]
         tables = [self.model.tabulate_states()]
+        if self.training is not None and (said := self.training.describe_gain()):
+            facts.insert(0, ("better than single variables", said))
         if self.training is not None:
             facts.append(("log-likelihood", self.training.describe()))
             tables.append(self.training.tabulate())
@@ -196,7 +199,7 @@ class FitResult(Summarised):
         if self.residuals is not None:
             facts.append(("within states", self.residuals.describe()))
             tables.append(self.residuals.tabulate())
-        notes = list(self.notes)
+        notes = [*filter(None, (describe_undetermined(self.model),)), *self.notes]
         if not (self.converged or self.stopped_early):
             notes.insert(
                 0,

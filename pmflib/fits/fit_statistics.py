@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
@@ -33,6 +33,9 @@ class Criteria(Summarised):
     n_cells
         Number of possible response patterns: the product over variables of the number of observed levels, infinite
         above 1e308.
+    singles
+        Log-likelihood of the same cells by the shares of each level, without states, nats, and the number of free
+        shares; None if unknown.
     """
 
     log_likelihood: float
@@ -42,6 +45,30 @@ class Criteria(Summarised):
     n_states: int
     n_parameters: int | None
     n_cells: float
+    singles: tuple[float, int] | None = field(default=None, compare=False)
+
+    @property
+    def gain(self) -> float | None:
+        """Return by how much it predicts better than single variables: half the difference of AIC, nats per row.
+
+        None without a number of parameters, or for a single state, which is these variables.
+        """
+        if self.singles is None or self.n_parameters is None or self.n_states < 2:
+            return None
+        alone, n_free = self.singles
+        more = self.log_likelihood - alone - (self.n_parameters - n_free)
+        return more / max(self.n_rows, 1)
+
+    def describe_gain(self) -> str:
+        """Format the gain over single variables in one line; "" if unknown."""
+        if self.gain is None:
+            return ""
+        if self.gain <= 0:
+            return (
+                f"no ({decimal(self.gain, 2)} nats per row, by AIC): the share of each level, without states, predicts "
+                "as well"
+            )
+        return f"yes, by {decimal(self.gain, 2)} nats per row (AIC)"
 
     @property
     def per_row(self) -> float:

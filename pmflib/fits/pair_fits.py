@@ -22,8 +22,8 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.fits.fit_result import FitResult
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
-from pmflib.papers.composite import fit_composite
 from pmflib.papers.mirror import fit_mirror
+from pmflib.papers.opt import fit_composite
 from pmflib.papers.pair_matrix import start_random
 from pmflib.papers.spa import SpaSettings, fit_spa
 from pmflib.papers.squares import fit_pair_squares

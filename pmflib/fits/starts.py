@@ -32,7 +32,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.pair_fits import fit_by_method
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
-from pmflib.model.statistics import m_step
+from pmflib.model.sufficient_statistics import m_step
 from pmflib.papers.pair_matrix import open_start, start_random
 from pmflib.schema import Schema
 from pmflib.store.file_digests import name_content

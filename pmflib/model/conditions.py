@@ -12,7 +12,7 @@ from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray, name_type
 from pmflib.base.display.summary import name_missing
 from pmflib.base.errors import SchemaError
 from pmflib.base.texts import abridge_names, list_near
-from pmflib.model.statistics import take_logs
+from pmflib.model.sufficient_statistics import take_logs
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import MISSING, as_text
 

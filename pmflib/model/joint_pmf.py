@@ -18,8 +18,9 @@ from pmflib.model.mixture import Arrays, Mixture
 from pmflib.model.origin import ModelOrigin
 from pmflib.model.predictor import Predictor
 from pmflib.schema import Schema
+from pmflib.store.array_groups import check_expansion, read_arrays, refuse_damage
 from pmflib.store.objects.local_files import find_local_path
-from pmflib.store.zarr_arrays import check_expansion, read_arrays, refuse_damage, write_arrays
+from pmflib.store.zarr_arrays import write_arrays
 
 if TYPE_CHECKING:
     from pmflib.base.display.drawing import Axes

@@ -179,7 +179,7 @@ class SurpriseTables:
     def make(
         cls, log_prior: FloatArray, log_factors: FloatArray, offsets: IntArray
     ) -> SurpriseTables:
-        """Build the tables from logarithms as returned by `pmflib.model.statistics.take_logs`."""
+        """Build the tables from logarithms as returned by `pmflib.model.sufficient_statistics.take_logs`."""
         from pmflib.model.kernels.row_surprises import LANES, SAFE
 
         rank = log_prior.size

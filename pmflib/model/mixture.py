@@ -47,7 +47,7 @@ from pmflib.model.marginals import (
     mix_factors,
 )
 from pmflib.model.origin import ModelOrigin
-from pmflib.model.statistics import take_logs
+from pmflib.model.sufficient_statistics import take_logs
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
 

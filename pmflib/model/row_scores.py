@@ -15,7 +15,8 @@ from pmflib.base.errors import PmfError
 from pmflib.model.marginals import FindSurprises, RowScores
 from pmflib.model.mixture import Mixture
 from pmflib.model.sampling import draw_cells
-from pmflib.store.zarr_arrays import check_expansion, read_arrays, write_arrays
+from pmflib.store.array_groups import check_expansion, read_arrays
+from pmflib.store.zarr_arrays import write_arrays
 
 BATCH_ROWS = 8192
 """Number of rows scored at a time, so that their codes and posteriors stay in the processor's caches."""

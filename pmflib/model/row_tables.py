@@ -121,7 +121,7 @@ def _choose_lists(
     block: Block, offsets: IntArray, layout: Layout, entries: Entries
 ) -> tuple[Callable[..., None], ListArguments, tuple[Any, ...], int]:
     """Choose the function that lists table rows, its sample and key arguments, and the maximum length of a list."""
-    from pmflib.counts.kernels import rows as em_rows
+    from pmflib.model.kernels import em_rows as em_rows
 
     if isinstance(block, SparseBlock):
         sparse = (block.indptr, block.indices)
@@ -137,7 +137,7 @@ def _choose_lists(
 def _combine_dense(
     block: DenseBlock, layout: Layout, entries: Entries
 ) -> tuple[Callable[..., None], ListArguments, tuple[Any, ...], int]:
-    from pmflib.counts.kernels.rows import arrange_keys, choose_dense_combined, count_beyond
+    from pmflib.model.kernels.em_rows import arrange_keys, choose_dense_combined, count_beyond
 
     n_variables, n_lists = block.codes.shape[1], entries.bases.size
     codes = np.ascontiguousarray(block.codes).ravel()
@@ -235,8 +235,8 @@ class RowTables:
     def __init__(
         self, block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
     ) -> None:
-        from pmflib.counts.kernels.arguments import THRESHOLD, Tables, Work, fill_tables
-        from pmflib.counts.kernels.rows import choose_row_kernels
+        from pmflib.model.kernels.em_arguments import THRESHOLD, Tables, Work, fill_tables
+        from pmflib.model.kernels.em_rows import choose_row_kernels
 
         log_priors = np.atleast_2d(log_prior)
         n_strata, rank = log_priors.shape
@@ -269,7 +269,7 @@ class RowTables:
     def _allocate(
         self, n_strata: int, n_entries: int, width: int, n_panels: int
     ) -> tuple[FloatArray, ...]:
-        """Allocate priors, table, and work space in the order of `pmflib.counts.kernels.arguments`."""
+        """Allocate priors, table, and work space in the order of `pmflib.model.kernels.em_arguments`."""
         n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
         sums = (n_batch * n_panels * width, n_batch * n_panels, n_batch, n_batch)
         tables = (n_strata * self.padded, n_entries * self.padded, (n_batch + 1) * self.padded)
@@ -321,7 +321,7 @@ def add_block_masses(
     strata
         int32 of shape (n_rows,): index of each row's prior; None if there is only one.
     """
-    from pmflib.counts.kernels.arguments import ALIKE, Lists, Masses, collect_masses
+    from pmflib.model.kernels.em_arguments import ALIKE, Lists, Masses, collect_masses
 
     tables = RowTables(block, offsets, log_prior, log_factors)
     levels, rank = tables.model.levels, log_factors.shape[1]
@@ -364,7 +364,7 @@ def score_block(
     strata
         As for `add_block_masses`.
     """
-    from pmflib.counts.kernels.arguments import ALIKE, Lists
+    from pmflib.model.kernels.em_arguments import ALIKE, Lists
 
     tables = RowTables(block, offsets, log_prior, log_factors)
     scales = (tables.log_scales, tables.log_scale)

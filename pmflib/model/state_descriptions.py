@@ -20,6 +20,7 @@ from pmflib.base.display.summary import (
 )
 from pmflib.base.errors import PmfError
 from pmflib.model.associations import expect_values
+from pmflib.model.identification import describe_undetermined
 from pmflib.model.mixture import Mixture
 from pmflib.model.sampling import check_parameters
 from pmflib.schema import Schema
@@ -373,7 +374,8 @@ def summarise_model(model: Mixture, states: SummaryTable) -> Summary:
     ]
     n_variables, rank = format_count(model.schema.n_variables), format_count(model.rank)
     headline = f"Joint PMF of {n_variables} variables, {rank} latent states"
-    return Summary(headline, tuple(facts), (), (states,))
+    notes = tuple(filter(None, (describe_undetermined(model),)))
+    return Summary(headline, tuple(facts), notes, (states,))
 
 
 def _format_fact(value: str | int | float) -> str:
@@ -400,8 +402,9 @@ def tabulate_states(model: Mixture) -> SummaryTable:
         )
         for row in range(min(len(groups), MOST_ROWS))
     ]
+    mark = " (not determined by the data)" if describe_undetermined(model) else ""
     return SummaryTable(
-        "Latent states by size, with the levels that are likelier there (times as likely as in all)",
+        f"Latent states by size{mark}, with the levels that are likelier there (times as likely as in all)",
         (">state", ">share", "what distinguishes it"),
         rows,
         len(groups),

@@ -1,6 +1,5 @@
 """The methods of the papers, as functions of arrays: SPA, CNMF-OPT, mirror descent, SymNMF, triples, the NMF rank."""
 
-from pmflib.papers.composite import fit_composite as fit_composite
 from pmflib.papers.least_squares import SimplexSettings as SimplexSettings
 from pmflib.papers.least_squares import project_simplex as project_simplex
 from pmflib.papers.least_squares import solve_simplex_least_squares as solve_simplex_least_squares
@@ -16,6 +15,7 @@ from pmflib.papers.nmf_rank import ColumnMoments as ColumnMoments
 from pmflib.papers.nmf_rank import Method as Method
 from pmflib.papers.nmf_rank import NMFRank as NMFRank
 from pmflib.papers.nmf_rank import choose_rank as choose_rank
+from pmflib.papers.opt import fit_composite as fit_composite
 from pmflib.papers.pair_matrix import cut_observed_pairs as cut_observed_pairs
 from pmflib.papers.pair_matrix import open_start as open_start
 from pmflib.papers.pair_matrix import start_random as start_random

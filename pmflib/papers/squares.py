@@ -36,7 +36,7 @@ def fit_pair_squares(
     Parameters
     ----------
     marginals, offsets, observed, initial, weights
-        As for `pmflib.papers.composite.fit_composite`.
+        As for `pmflib.papers.opt.fit_composite`.
     max_iter
         Maximum number of sweeps over all factors and the prior, at least 0.
     tol

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import FloatArray, name_type
 from pmflib.base.constraints import check_distinct
@@ -281,7 +280,7 @@ def read_numbers(column: pa.Array | pa.ChunkedArray) -> FloatArray:
 
 def _spare_python(column: pa.Array) -> pa.Array:
     """Return times unchanged if Python supports all of them, and as texts otherwise."""
-    distinct = pc.unique(column)
+    distinct = column.unique()
     try:
         distinct.to_pylist()
     except (ValueError, OverflowError, pa.ArrowException):

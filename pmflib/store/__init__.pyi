@@ -1,5 +1,11 @@
 """Artefacts on disk: arrays, publication, lineage."""
 
+from pmflib.store.array_groups import FREE_BYTES as FREE_BYTES
+from pmflib.store.array_groups import check_expansion as check_expansion
+from pmflib.store.array_groups import open_group as open_group
+from pmflib.store.array_groups import read_array_rows as read_array_rows
+from pmflib.store.array_groups import read_arrays as read_arrays
+from pmflib.store.array_groups import refuse_damage as refuse_damage
 from pmflib.store.artefacts import SOURCE as SOURCE
 from pmflib.store.artefacts import Entry as Entry
 from pmflib.store.artefacts import Reference as Reference
@@ -101,6 +107,10 @@ from pmflib.store.objects.local_folder import digest_file as digest_file
 from pmflib.store.objects.local_folder import mark_draft as mark_draft
 from pmflib.store.objects.local_folder import replace_file as replace_file
 from pmflib.store.parquet_batches import read_batches as read_batches
+from pmflib.store.run_environment import describe_environment as describe_environment
+from pmflib.store.run_pages import drop_pages as drop_pages
+from pmflib.store.run_pages import keep_page as keep_page
+from pmflib.store.run_pages import list_pages as list_pages
 from pmflib.store.run_records import COLLECTIONS as COLLECTIONS
 from pmflib.store.run_records import KNOWN as KNOWN
 from pmflib.store.run_records import RECORDS as RECORDS
@@ -111,17 +121,13 @@ from pmflib.store.run_records import RunNotice as RunNotice
 from pmflib.store.run_records import RunRecord as RunRecord
 from pmflib.store.run_records import StageTiming as StageTiming
 from pmflib.store.run_records import append_record as append_record
-from pmflib.store.run_records import describe_environment as describe_environment
 from pmflib.store.run_records import describe_loss as describe_loss
-from pmflib.store.run_records import drop_pages as drop_pages
 from pmflib.store.run_records import find_last_run as find_last_run
 from pmflib.store.run_records import find_live as find_live
 from pmflib.store.run_records import find_newest as find_newest
 from pmflib.store.run_records import find_record as find_record
 from pmflib.store.run_records import find_run_of as find_run_of
-from pmflib.store.run_records import keep_page as keep_page
 from pmflib.store.run_records import list_histories as list_histories
-from pmflib.store.run_records import list_pages as list_pages
 from pmflib.store.run_records import list_records as list_records
 from pmflib.store.run_records import name_labelling as name_labelling
 from pmflib.store.run_records import now as now
@@ -175,14 +181,9 @@ from pmflib.store.table_files import name_parts as name_parts
 from pmflib.store.table_files import read_file as read_file
 from pmflib.store.table_files import write_file as write_file
 from pmflib.store.table_files import write_options as write_options
-from pmflib.store.zarr_arrays import FREE_BYTES as FREE_BYTES
 from pmflib.store.zarr_arrays import add_arrays as add_arrays
-from pmflib.store.zarr_arrays import check_expansion as check_expansion
 from pmflib.store.zarr_arrays import create_array as create_array
 from pmflib.store.zarr_arrays import create_group as create_group
-from pmflib.store.zarr_arrays import open_group as open_group
-from pmflib.store.zarr_arrays import read_array_rows as read_array_rows
-from pmflib.store.zarr_arrays import read_arrays as read_arrays
-from pmflib.store.zarr_arrays import refuse_damage as refuse_damage
+from pmflib.store.zarr_arrays import open_zarr as open_zarr
 from pmflib.store.zarr_arrays import set_attributes as set_attributes
 from pmflib.store.zarr_arrays import write_arrays as write_arrays

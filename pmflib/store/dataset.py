@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.base.arrays import IntArray
@@ -436,12 +435,11 @@ def _list_blocks(
     paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
     reweighting = _find_reweighting(store, dataset)
-    chosen = _read_table(store, dataset, BLOCKS)
-    if folds is not None:
-        chosen = chosen.filter(pc.is_in(chosen["fold"], pa.array(list(folds), pa.int64())))
     found = []
-    columns = chosen.to_pydict().values()
+    columns = _read_table(store, dataset, BLOCKS).to_pydict().values()
     for index, start, stop, fold, n_observed, nbytes, *sums in zip(*columns, strict=True):
+        if folds is not None and fold not in folds:
+            continue
         gone = _take_between(superseded.get(index), start, stop)
         sizes = start, stop, fold, n_observed, nbytes
         block = BlockReference(

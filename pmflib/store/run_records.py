@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import platform
-import shutil
-import subprocess
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -44,9 +40,6 @@ it only starts the search for the last record, and lets `pmf verify` detect dele
 KNOWN = "known"
 """Object beside the records of a pipeline in a bucket with everything that its last run read and wrote, which saves
 requests in the next run. It is optional, and its outdated parts are ignored."""
-
-PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
-"""Packages whose versions are recorded."""
 
 
 @dataclass(frozen=True)
@@ -367,41 +360,6 @@ def _forward(record: RunRecord, forward: Mapping[str, Reference]) -> RunRecord:
     return record if stages == record.stages else replace(record, stages=stages)
 
 
-def describe_environment() -> dict[str, str]:
-    """Host, Python, versions of ``PACKAGES`` and, in a checkout, the commit."""
-    commit = _find_commit()
-    return {
-        "host": platform.node(),
-        "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
-        **({"commit": commit} if commit else {}),
-    }
-
-
-def _find_commit() -> str:
-    """Commit of the checkout that pmflib runs from, with "-dirty" if files were changed; "" if there is none."""
-    root = Path(__file__).parents[2]
-    # an installed package may lie inside the checkout of another project
-    if not (root / ".git").exists():
-        return ""
-    words = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
-    try:
-        found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        # no git, or a checkout of another user
-        return ""
-    return found.stdout.strip()
-
-
 def now() -> str:
     """Time in UTC, ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -507,70 +465,3 @@ def read_record(store: Store, name: str, number: int) -> RunRecord:
             "list that run as lost"
         ) from error
     return record
-
-
-REPORTS = "reports"
-"""Folder of a store with a folder of report pages for each pipeline."""
-
-
-def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
-    """Write the report page of a run into a store, replacing an existing one.
-
-    Parameters
-    ----------
-    store
-        The store.
-    name, number
-        Name of the pipeline, and number of the run.
-    content
-        The page.
-
-    Returns
-    -------
-    Absolute path or URL of the page.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be written.
-    """
-    location = f"{REPORTS}/{name}/{number:06}.html"
-    with refuse_unwritable(store.root):
-        store.objects.put(location, content)
-    return f"{store.address}/{location}"
-
-
-def list_pages(store: Store) -> list[str]:
-    """List the names of the report pages of a store."""
-    names = (metadata.name for metadata in store.objects.list_objects(REPORTS))
-    return [name for name in names if name.endswith(".html")]
-
-
-def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) -> int:
-    """Delete the report pages of all runs except those to keep.
-
-    Parameters
-    ----------
-    store
-        The store.
-    kept
-        Numbers of the runs to keep by pipeline; None deletes all pages, as for erasures.
-
-    Returns
-    -------
-    Number of deleted pages.
-    """
-    pages = [Path(metadata.name) for metadata in store.objects.list_objects(REPORTS)]
-    gone = [
-        page
-        for page in pages
-        if kept is None
-        or not page.stem.isdecimal()
-        or int(page.stem) not in kept.get(page.parent.name, ())
-    ]
-    store.objects.delete([page.as_posix() for page in gone])
-    if kept is None and not store.is_bucket:
-        # including drafts
-        with suppress(FileNotFoundError):
-            shutil.rmtree(store.root / REPORTS)
-    return len(gone)

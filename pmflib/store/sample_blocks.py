@@ -14,17 +14,18 @@ from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock, SparseBlock
 from pmflib.base.hooks import find_offers
 from pmflib.base.weights import Weights, WeightSums
-from pmflib.store.objects.local_files import find_local_path, name_for_workers
-from pmflib.store.zarr_arrays import (
-    CHUNK_BYTES,
+from pmflib.store.array_groups import (
+    ArrayGroup,
     open_group,
     read_array_rows,
     read_arrays,
     refuse_damage,
 )
+from pmflib.store.objects.local_files import find_local_path, name_for_workers
+from pmflib.store.zarr_arrays import CHUNK_BYTES
 
 if TYPE_CHECKING:
-    import zarr
+    pass
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes."""
@@ -248,12 +249,12 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
     StoreError
         If a partition is gone or damaged.
     """
-    opened: tuple[str, zarr.Group] | None = None
+    opened: tuple[str, ArrayGroup] | None = None
     for run in _find_runs(references):
         path, start = run[0].path, run[0].start
         with refuse_damage(run[0].folder):
             if opened is None or opened[0] != path:
-                # opening a partition takes about a third of the time of reading a block
+                # opening a partition checks the digests of its metadata
                 opened = path, open_group(run[0].folder)
             whole = _read_rows(opened[1], start, run[-1])
         for reference in run:
@@ -264,7 +265,7 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
 
 
 def _find_runs(references: Iterable[BlockReference]) -> Iterator[list[BlockReference]]:
-    """Group small consecutive blocks of a partition, as each read of an array costs about a millisecond."""
+    """Group small consecutive blocks of a partition, as each read decompresses whole chunks."""
     run: list[BlockReference] = []
     nbytes = 0
     for reference in references:
@@ -284,7 +285,7 @@ def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
     yield from (item for item in group if not isinstance(item, BlockReference))
 
 
-def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
+def _read_rows(group: ArrayGroup, start: int, last: BlockReference) -> Block:
     """Read rows up to the end of a block, with the weight scale of that block."""
     stop, weights = last.stop, None
     if last.weights is not None and last.scale is not None:

@@ -1,10 +1,12 @@
-"""Named arrays in Zarr v3 groups, with dimension names and attributes, and detection of damage."""
+"""Writing named arrays in Zarr v3 groups, with dimension names and attributes.
+
+`pmflib.store.array_groups` reads them.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,26 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.base.errors import StoreError
-from pmflib.base.json_files import read_json
-from pmflib.base.machine import find_memory_limit
 from pmflib.base.texts import suggest_file
-from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
-from pmflib.store.objects.local_files import find_cache
+from pmflib.store.array_groups import METADATA, Array, refuse_damage
+from pmflib.store.file_digests import check_files
 
 if TYPE_CHECKING:
-    # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
+    # Zarr takes longer to load than all of pmflib: it is loaded where a group is written
     import zarr
-
-Array = npt.NDArray[Any]
 
 CHUNK_BYTES = 4 << 20
 """Size of a chunk before compression, bytes."""
-CODECS = ("bytes", "zstd")
-"""Codecs of `create_array`; no other is decompressed."""
-MOST_EXPANSION, FREE_BYTES = 100, 64 << 20
-"""Limits of arrays of parameters, which hardly compress: see `check_expansion`."""
-FRAME_HEADER = 14
-"""Maximum bytes of a Zstandard frame up to its content size (RFC 8878, section 3.1.1.1)."""
 
 
 def write_arrays(
@@ -123,224 +115,8 @@ def create_array(
     )
 
 
-def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = None) -> Array:
-    """Read consecutive rows of an array that `create_array` made; all of them by default.
-
-    Raises
-    ------
-    StoreError
-        If a chunk is lost, for which Zarr would return zeros.
-    """
-    from zarr.storage import LocalStore
-
-    assert isinstance(group.store, LocalStore)
-    folder = group.store.root / group.path / name
-    artefact = find_artefact(folder)
-    if artefact is None or find_cache(artefact) is None:
-        return _read_rows(group, folder, start, stop, lambda keys: _find_lost(folder, keys))
-    prefix = folder.relative_to(artefact).as_posix()
-    while True:
-        seen: dict[str, tuple[int, int]] = {}
-
-        def fetch(keys: Iterable[str], seen: dict[str, tuple[int, int]] = seen) -> str:
-            published, requested = read_list(artefact), []
-            for key in keys:
-                if f"{prefix}/{key}" not in published:
-                    return key
-                requested.append(key)
-            fetch_files(artefact, [f"{prefix}/{key}" for key in requested])
-            seen |= {key: _identify(folder / key) for key in requested}
-            return _find_lost(folder, requested)
-
-        fetch_files(artefact, [f"{prefix}/zarr.json"])
-        try:
-            rows = _read_rows(group, folder, start, stop, fetch)
-        except Exception:
-            if not _has_changed(folder, seen):
-                raise
-            continue
-        # chunks that another process drops from the cache meanwhile would be read as zeros
-        if not _has_changed(folder, seen):
-            return rows
-
-
-def _read_rows(
-    group: zarr.Group,
-    folder: Path,
-    start: int,
-    stop: int | None,
-    find_lost: Callable[[Iterable[str]], str],
-) -> Array:
-    import zarr
-
-    name = folder.name
-    array = group[name]
-    if not isinstance(array, zarr.Array):
-        raise StoreError(f"{name!r} of {str(group.store_path)!r} is no array; rebuild the artefact")
-    stop = array.shape[0] if stop is None else stop
-    rest = (0,) * (array.ndim - 1)
-    if array.size and start < stop:
-        positions = range(start // array.chunks[0], -(-stop // array.chunks[0]))
-        # lazily, as damaged metadata may imply any number of chunks
-        keys = (array.metadata.encode_chunk_key((position, *rest)) for position in positions)
-        if lost := find_lost(keys):
-            raise StoreError(
-                f"chunk {lost} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
-            )
-        for position in positions:
-            key = array.metadata.encode_chunk_key((position, *rest))
-            _check_chunk(array, folder / key)
-    return np.asarray(array[start:stop])
-
-
-def _check_chunk(array: Any, path: Path) -> None:
-    """Check before decompression that a chunk has the size that the metadata of its array state.
-
-    Raises
-    ------
-    ValueError
-        If it has another size, or was written by another codec.
-    """
-    codecs = [each["name"] for each in array.metadata.to_dict()["codecs"]]
-    if tuple(codecs) != CODECS:
-        raise ValueError(f"codecs {codecs}; only {list(CODECS)} are read")
-    with path.open("rb") as stream:
-        stated = _read_content_size(stream.read(FRAME_HEADER))
-    expected = math.prod(array.chunks) * array.dtype.itemsize
-    if stated != expected:
-        raise ValueError(f"chunk {path.name} of {stated} bytes, and the array needs {expected}")
-
-
-def _read_content_size(header: bytes) -> int | None:
-    """Read the content size of a Zstandard frame; None if it states none.
-
-    References
-    ----------
-    Collet, Kucherawy (2021), "Zstandard compression and the application/zstd media type", RFC 8878, section 3.1.1.1.
-    """
-    if len(header) < 5 or header[:4] != b"\x28\xb5\x2f\xfd":
-        return None
-    descriptor = header[4]
-    is_single, size_flag = bool(descriptor & 0x20), descriptor >> 6
-    n_bytes = (1 if is_single else 0, 2, 4, 8)[size_flag]
-    start = 5 + (not is_single) + (0, 1, 2, 4)[descriptor & 3]
-    field = header[start : start + n_bytes]
-    if not n_bytes or len(field) < n_bytes:
-        return None
-    return int.from_bytes(field, "little") + (256 if size_flag == 1 else 0)
-
-
-def _find_lost(folder: Path, keys: Iterable[str]) -> str:
-    """First key whose file is missing; "" if there is none."""
-    return next((key for key in keys if not (folder / key).is_file()), "")
-
-
-def _identify(path: Path) -> tuple[int, int]:
-    """Inode and time of a file, to detect its replacement; zeros if it does not exist."""
-    try:
-        state = path.stat()
-    except OSError:
-        return 0, 0
-    return state.st_ino, state.st_mtime_ns
-
-
-def _has_changed(folder: Path, seen: Mapping[str, tuple[int, int]]) -> bool:
-    return any(_identify(folder / key) != state for key, state in seen.items())
-
-
-def read_arrays(
-    path: Path, names: Sequence[str] | None = None, *, kind: str | None = None
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read a group: arrays by name (all of them unless named), and attributes.
-
-    Parameters
-    ----------
-    path
-        Folder of the group.
-    names
-        Arrays to read; None reads all.
-    kind
-        Required attribute ``kind`` of the group; None allows any.
-
-    Raises
-    ------
-    StoreError
-        If the group is missing, damaged or of another kind, or an array is missing.
-    """
-    with refuse_damage(path):
-        group = open_group(path)
-        attributes = dict(group.attrs)
-        if kind is not None and attributes.get("kind") != kind:
-            raise StoreError(f"{str(path)!r} holds {attributes.get('kind')!r}, not {kind!r}")
-        requested = sorted(group.array_keys()) if names is None else names
-        fetch_all(path, requested)
-        return {name: read_array_rows(group, name) for name in requested}, attributes
-
-
-def check_expansion(folder: Path) -> None:
-    """Check before decompression that the arrays of parameters in and below a folder can have their stated sizes.
-
-    Raises
-    ------
-    StoreError
-        If they take more than ``FREE_BYTES``, and more than ``MOST_EXPANSION`` times the bytes of their files.
-    """
-    fetch_all(folder)
-    stated = stored = 0
-    with refuse_damage(folder):
-        for path in folder.rglob("*"):
-            stored += path.stat().st_size if path.is_file() else 0
-            if path.name == "zarr.json" and "shape" in (content := read_json(path)):
-                stated += math.prod(content["shape"]) * np.dtype(content["data_type"]).itemsize
-    if stated > max(FREE_BYTES, MOST_EXPANSION * stored):
-        raise StoreError(
-            f"arrays of {folder.name!r} state {stated:,} bytes in files of {stored:,}; the limit is {MOST_EXPANSION} "
-            f"times the files, or {FREE_BYTES:,}: ask the sender for the model as it was saved"
-        )
-
-
-@contextmanager
-def refuse_damage(path: Path) -> Iterator[None]:
-    """Translate Zarr's errors on missing or damaged arrays to `StoreError`.
-
-    Damaged metadata may contain anything: unknown types, impossibly large shapes, endless nesting.
-    """
-    try:
-        yield
-    except StoreError:
-        raise
-    except (
-        LookupError,
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        MemoryError,
-        RuntimeError,
-        # from odd metadata, if the caller turns warnings into errors
-        UserWarning,
-    ) as error:
-        if _is_exhausted(error):
-            raise
-        raise StoreError(
-            f"arrays of {path.name!r} cannot be read ({error!s:.200}); rebuild the artefact"
-        ) from error
-
-
-def _is_exhausted(error: Exception) -> bool:
-    """Whether the machine ran out of memory or threads, although the array could fit: nothing is damaged then."""
-    if not isinstance(error, MemoryError):
-        return "can't start new thread" in str(error)
-    # NumPy's error has the requested shape
-    shape, dtype = getattr(error, "shape", ()), getattr(error, "dtype", np.dtype(np.uint8))
-    return math.prod(shape) * int(dtype.itemsize) <= find_memory_limit()
-
-
-def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
-    """Open a group for reading ("r") or, for its only writer, appending ("a").
-
-    Metadata of artefacts are checked here, chunks by their own checksums when they are read.
+def open_zarr(path: Path, mode: Literal["r", "a"]) -> zarr.Group:
+    """Open a group by Zarr: for its only writer to append ("a"), or to read arrays of any layout ("r").
 
     Raises
     ------
@@ -349,7 +125,7 @@ def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
     """
     import zarr
 
-    check_files(path, "zarr.json")
+    check_files(path, METADATA)
     with refuse_damage(path), suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
     # raised here, as Zarr's error cannot be pickled, even as context

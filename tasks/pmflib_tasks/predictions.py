@@ -15,7 +15,7 @@ from pmflib.answering.sample_tables.parts import score_stored
 from pmflib.base.display.progress import report_progress
 from pmflib.cluster.workers import find_scheduler
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.ingest.sources import find_sources, identify_source
+from pmflib.ingest.sources import attempt, find_sources, identify_source, keep_readable
 from pmflib.model.table_makers import TableMaker
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers
@@ -89,7 +89,9 @@ def publish_files(
         skip_empty=config.source.on_empty_file == "skip",
         skipped=skipped,
     )
-    sources = [identify_source(each, store.address) for each in found]
+    identified = [attempt(each, store.address, build=identify_source) for each in found]
+    rule = config.source.on_unreadable_file
+    sources = [source for _, source in keep_readable(found, identified, rule, skipped)]
     files = {
         f"source {index:05}": store.record_source(
             each.name, each.digest, {"bytes": each.size}
@@ -126,7 +128,7 @@ def publish_files(
             "source": config.source.reading,
             "names": [each.name for each in sources],
             "skipped": skipped,
-            "rule": config.source.on_unreadable_file,
+            "rule": rule,
             "policy": config.schema_.model_dump(mode="json", exclude={"file"}),
         },
         version=version,

@@ -115,7 +115,11 @@ def test_count_tables__equal_requests_have_arrays_of_their_own():
     second = TableRequest((0,), ((2, (0,)), (4, (1, 3, 3))))
     assert first == second
     assert first.digest == second.digest
-    assert first.to_json() == {"targets": [0], "given": [[2, [0]], [4, [1, 3]]]}
+    assert first.to_json() == {
+        "targets": [0],
+        "given": [[2, [0]], [4, [1, 3]]],
+        "n_given": 0,
+    }
     assert first.digest != TableRequest((0,), ((2, (0,)), (4, (1,)))).digest
     tables = count_tables([DenseBlock(codes)], SCHEMA, [first, second])
     check(tables, codes, [first, second])

@@ -37,8 +37,14 @@ CONDITIONS = {
 
 
 def find_ends(first, second, tails=(0.025, 0.975)):
-    """Quantiles of Beta distributions, by tail: those of `scipy.stats.beta.ppf`, whose types are not known."""
-    return np.array([stats.beta(first, second).ppf(tail) for tail in tails])
+    """Quantiles of Beta distributions, by tail, whose outer ends rest on one row at least."""
+    low = stats.beta(first, np.maximum(second, 1)).ppf(tails[0])
+    return np.array([low, stats.beta(np.maximum(first, 1), second).ppf(tails[1])])
+
+
+def find_spread(p, total):
+    """Deviation of a Beta of some mean and total, at least that of a level never seen, under a uniform prior."""
+    return max(np.sqrt(p * (1 - p) / (total + 1)), float(stats.beta(1, total + 1).std()))
 
 
 def meet(codes, given):
@@ -108,7 +114,7 @@ def test_ask__is_the_mean_of_counts_and_model(text):
     ):
         p = expected[int(stars) - 1]
         assert number == pytest.approx(p, rel=1e-12)
-        assert error == pytest.approx(np.sqrt(p * (1 - p) / (total + 1)), rel=1e-12)
+        assert error == pytest.approx(find_spread(p, total), rel=1e-12)
         ends_known = find_ends(p * total, (1 - p) * total)
         np.testing.assert_allclose(ends, ends_known, rtol=1e-9)
         assert counted == pytest.approx(count(CODES, [0], given)[int(stars) - 1] / n)
@@ -284,11 +290,25 @@ def test_ask__measures_are_those_of_the_mean_table():
     assert found["median"].value == float(questions.quantile(one, "stars", 0.5))
     assert found["quantile"].value == float(questions.quantile(one, "stars", 0.8))
     assert found["odds"].value == pytest.approx(questions.odds(one, {"stars": "4"}))
-    assert found["H"].value == pytest.approx(questions.entropy(two, ["stars", "income"]))
-    mutual = questions.mutual_information(two, ["stars"], ["income"])
-    assert found["MI"].value == pytest.approx(mutual)
-    apart = questions.total_variation(two, ["stars"], ["income"])
-    assert found["TV"].value == pytest.approx(apart)
+    # measures that are not linear are moved by what the counts have more of than counts of the mean table would
+    counted = TablePMF(
+        SCHEMA, (0, 3), count(CODES, [0, 3], given) / count(CODES, [0, 3], given).sum()
+    )
+    rng, n = np.random.default_rng(0), count(CODES, [0, 3], given).sum()
+    replicated = rng.multinomial(n, two.table.ravel(), 2000).reshape(-1, *two.table.shape) / n
+    replicates = [TablePMF(SCHEMA, (0, 3), each) for each in replicated]
+    for name, measure in {
+        "H": lambda table: questions.entropy(table, ["stars", "income"]),
+        "MI": lambda table: questions.mutual_information(table, ["stars"], ["income"]),
+        "TV": lambda table: questions.total_variation(table, ["stars"], ["income"]),
+    }.items():
+        simulated = [measure(each) for each in replicates]
+        moved = measure(counted) - np.mean(simulated)
+        moved *= moved**2 / (moved**2 + np.var(simulated))
+        noise = 4 * np.std(simulated) / np.sqrt(250)
+        assert found[name].value == pytest.approx(measure(two) + moved, abs=noise)
+        left = (np.mean(simulated) - measure(two)) / 3
+        assert found[name].standard_error >= 0.8 * np.hypot(np.std(simulated), left)
     cell = np.unravel_index(two.table.argmax(), two.table.shape)
     levels = str(cell[0] + 1), SCHEMA["income"].levels[cell[1]]
     assert found["argmax"].labels[0] == levels
@@ -306,27 +326,19 @@ def test_ask__measures_are_those_of_the_mean_table():
 def test_ask__measures_given_a_whole_variable_are_those_of_its_posterior():
     found = MODEL.ask("MI(stars; kind | income)", CODES)
     assert len(found.equivalent_samples) == 3
-    whole = MODEL.ask("P(stars, kind | income)", CODES)
-    # the posterior of the income lies between counts and model
-    ends = []
-    for chances in (count(CODES, [0, 1, 3], {}).sum(axis=(0, 1)), give(tabulate(MODEL), [3], {})):
-        total = 0.0
-        for n, income in enumerate(SCHEMA["income"].levels):
-            table = np.zeros((4, 3))
-            for (level, stars, kind), number in zip(whole.labels, whole.numbers, strict=True):
-                if level == income:
-                    table[int(stars) - 1, SCHEMA["kind"].levels.index(kind)] = number
-            pmf_of = TablePMF(SCHEMA, (0, 1), table)
-            total += questions.mutual_information(pmf_of, [0], [1]) * chances[n] / chances.sum()
-        ends.append(total)
-    assert min(ends) <= found.value <= max(ends)
+    # the rows are of this model
+    truth = questions.mutual_information(make_survey(8), ["stars"], ["kind"], by=["income"])
+    assert found.interval[0] <= truth <= found.interval[1]
 
 
 def test_ask__total_variation_to_all():
     found = MODEL.ask("TV(stars | kind=comedy)", CODES)
     first, second = found.equivalent_samples
     one, every = mix(CODES, [0], {1: (1,)}, first), mix(CODES, [0], {}, second)
-    assert found.value == pytest.approx(np.abs(one - every).sum() / 2)
+    shares = [count(CODES, [0], x) / count(CODES, [0], x).sum() for x in ({1: (1,)}, {})]
+    # between the mean table and the counts, but for the noise of both
+    ends = [np.abs(a - b).sum() / 2 for a, b in ((one, every), shares)]
+    assert min(ends) - found.standard_error <= found.value <= max(ends) + found.standard_error
     given, all_of_them = MODEL.ask("P(stars | kind=comedy)", CODES), MODEL.ask("P(stars)", CODES)
     assert (first, second) == (*given.equivalent_samples, *all_of_them.equivalent_samples)
     assert 0 <= found.interval[0] < found.value < found.interval[1] <= 1
@@ -494,8 +506,32 @@ def test_find_beta_intervals__are_quantiles_of_beta():
     np.testing.assert_allclose(found[..., 0], np.minimum(known[0], chances), rtol=1e-9)
     np.testing.assert_allclose(found[..., 1], np.maximum(known[1], chances), rtol=1e-9)
     certain = find_beta_intervals(np.array([0.0, 1.0]), np.array([9.0, 9.0]), 0.95)
-    end = 1 - 0.025 ** (1 / 10)
+    end = 1 - 0.025 ** (1 / 9)
     np.testing.assert_allclose(certain, [[0, end], [1 - end, 1]], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_levels", [3, 12, 60, 500])
+@pytest.mark.parametrize("source", ["counts", "both"])
+def test_ask__levels_of_few_rows_are_covered(n_levels, source):
+    rng = np.random.default_rng(n_levels)
+    schema = pmf.Schema.from_cardinalities([n_levels])
+    held = {0: [], 1: [], 2: []}
+    for _ in range(4 + 800 // n_levels):
+        truth = rng.dirichlet(np.full(n_levels, 0.3))
+        codes = rng.choice(n_levels, (300, 1), p=truth)
+        # a model that knows nothing of a third of the levels
+        known = np.where(rng.random(n_levels) < 1 / 3, 1e-12, truth) + 1e-15
+        model = pmf.JointPMF(np.ones(1), known[:, None] / known.sum(), schema)
+        found = model.ask("P(v0)", codes, source=source)
+        for (level,), n, ends in zip(
+            found.labels, found.more["samples"], found.intervals, strict=True
+        ):
+            if n in held:
+                held[n].append(ends[0] <= truth[int(level)] <= ends[1])
+    for n, inside in held.items():
+        # at least .95 in the long run, four standard errors of the share allowed
+        least = 0.95 - 4 * np.sqrt(0.95 * 0.05 / len(inside))
+        assert np.mean(inside) >= least, (n, np.mean(inside), len(inside))
 
 
 @pytest.mark.parametrize("total", [0.05, 2.0, 50.0])

@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 COUNT = """
 import numpy as np
-from pmflib.counts.kernels.rows import find_observed
+from pmflib.counts.kernels.observed import find_observed
 from pmflib.counts.kernels.scatter import add_dense
 from pmflib.counts.kernels.planes import add_planes, multiply_planes
 from pmflib.counts.kernels.scatter import add_tiles

@@ -25,13 +25,17 @@ def make(**sections):
 def test_make_config__members_of_an_average_start_from_what_differs():
     assert make().start_method == "auto"
     assert make(em={"members": 3}).start_method == "pairs"
-    compared = make(em={"members": 3}, model={"rank": 2, "method": "compare"})
-    assert (compared.class_method, compared.start_method) == ("auto", "pairs")
     assert make(em={"members": 3}, model={"rank": 2, "method": "random"}).start_method == "random"
     with pytest.raises(ConfigError, match=r"em\.members = 3"):
         make(em={"members": 3}, model={"rank": 2, "method": "spa"})
     with pytest.raises(ConfigError, match=r"em\.distil = 5"):
         make(em={"distil": 5})
+
+
+@pytest.mark.needs("families.traits")
+def test_make_config__members_of_an_average_that_is_compared_with_traits():
+    compared = make(em={"members": 3}, model={"rank": 2, "method": "compare"})
+    assert (compared.class_method, compared.start_method) == ("auto", "pairs")
 
 
 def test_methods_of_pipelines_alone__names_functions_and_options_are_there():
@@ -76,7 +80,9 @@ def test_docstrings__show_every_option():
         ({"crowd": {"method": "robust", "method_options": {"shift": -1.0}}}, "crowd"),
         ({"name": "../a"}, "name"),
         ({"base": "/tmp"}, "base"),
-        ({"sites": {"south": "a\0b"}}, "configuration"),
+        pytest.param(
+            {"sites": {"south": "a\0b"}}, "configuration", marks=pytest.mark.needs("surveys.sites")
+        ),
     ],
 )
 def test_make_config__one_mistake_is_one_line(sections, setting):

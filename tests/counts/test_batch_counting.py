@@ -26,7 +26,7 @@ def test_count_pairs__batches_give_the_counts_of_the_whole():
 
 
 def test_count_pairs__batches_of_tables_and_none():
-    schema = pmf.Schema.infer({"a": ["x", "y"], "b": ["u", "v"]})
+    schema = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("u", "v"))))
     tables = ({"a": [left], "b": ["u"]} for left in "xxy")
     assert pmf.count_pairs(tables, schema, n_folds=1).count_levels().tolist() == [2, 1, 3, 0]
     assert pmf.count_pairs(iter([]), schema).n_rows.sum() == 0

@@ -22,9 +22,9 @@ from pmflib.counts import (
     load_shape,
     load_singles,
     plan_increment,
-    stored_tables,
+    zarr_tables,
 )
-from pmflib.counts.stored_tables import CHANGES
+from pmflib.counts.zarr_tables import CHANGES
 from pmflib.store import (
     SAMPLES,
     SampleWriter,
@@ -182,7 +182,7 @@ def change_dataset(replay, rng, partitions, superseded):
 def test_counts__equal_a_full_recount_after_every_change(
     tmp_path, cardinalities, sparse, monkeypatch
 ):
-    monkeypatch.setattr(stored_tables, "MAX_DIFFERENCES", 3)
+    monkeypatch.setattr(zarr_tables, "MAX_DIFFERENCES", 3)
     rng = np.random.default_rng([sparse, len(cardinalities)])
     replay = Replay(tmp_path / "store", cardinalities, sparse=sparse)
     partitions = [draw_partition(replay, rng, 60), draw_partition(replay, rng, 30)]
@@ -261,7 +261,7 @@ def test_counts__a_large_change_is_not_read_as_a_whole(
 @pytest.mark.parametrize("flat", [False, True])
 def test_counts__killed_in_between_go_on_to_the_same_bits(tmp_path, monkeypatch, flat):
     if flat:
-        monkeypatch.setattr(stored_tables, "MAX_DIFFERENCES", 0)
+        monkeypatch.setattr(zarr_tables, "MAX_DIFFERENCES", 0)
     replay, base, (partitions, superseded) = make_large(tmp_path)
     superseded[0] = np.arange(0, 899, 40)
     dataset = replay.make_dataset(partitions, superseded)

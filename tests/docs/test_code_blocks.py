@@ -30,13 +30,16 @@ from tests.warm_commands import serve_commands
 
 PAGES = list_pages()
 SLOW = (
+    "docs/class-tests.md",
     "docs/erasure.md",
     "docs/gate.md",
     "docs/history.md",
     "docs/howto-cluster.md",
+    "docs/howto-nightly.md",
     "docs/howto-nightly-labels.md",
     "docs/howto-object-store.md",
     "docs/runbook.md",
+    "docs/tutorial-national-survey.md",
     "docs/weights.md",
 )
 """Pages that take longest, but for what a new user reads first: they are among the slow tests."""

@@ -11,7 +11,7 @@ from distributed import LocalCluster
 
 from pmflib.cluster import find_versions
 from pmflib.store import open_objects
-from pmflib_flows.doctor import FAULTS, health
+from pmflib_flows.doctor import FAULTS, data_checks, health, server_checks
 from pmflib_flows.etl import etl
 from pmflib_flows.exit_codes import EXIT_CODES
 from pmflib_tasks.config import load_config
@@ -178,7 +178,7 @@ def test_check_prefect__server_that_does_not_answer(monkeypatch):
     url = "http://user:secret@127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", url)
     with temporary_settings({PREFECT_API_URL: url}):
-        line = health.check_prefect()
+        line = server_checks.check_prefect()
     assert (line.state, line.fault) == ("FAIL", "infrastructure")
     assert "secret" not in line.found
 
@@ -229,7 +229,7 @@ def test_check_versions__of_a_worker(package, version, state):
     ours = {"packages": find_versions()}
     other = {"packages": ours["packages"] | {package: version}}
     versions = {"client": ours, "scheduler": ours, "workers": {"tcp://a": ours, "tcp://b": other}}
-    line = health.check_versions(make_client(versions=versions))
+    line = server_checks.check_versions(make_client(versions=versions))
     assert line.state == state
     assert f"{package} " in line.found
     assert "tcp://b" in line.found
@@ -238,7 +238,9 @@ def test_check_versions__of_a_worker(package, version, state):
 
 def test_check_store__a_worker_that_hangs_leaves_no_probe(pipeline, monkeypatch):
     over = threading.Event()
-    monkeypatch.setattr(health, "_ask", partial(health._ask, seconds=0.2))
+    monkeypatch.setattr(
+        server_checks, "ask_workers", partial(server_checks.ask_workers, seconds=0.2)
+    )
     client = make_client()
     client.run = lambda *_, **__: over.wait()
     config = load_config(pipeline)
@@ -255,30 +257,30 @@ def test_check_store__a_worker_that_hangs_leaves_no_probe(pipeline, monkeypatch)
 
 @pytest.mark.parametrize("worker", [{"status": "paused"}, {"last_seen": time.time() - 60}])
 def test_check_workers__that_do_not_work(worker):
-    assert health.check_workers(make_client(worker=worker)).state == "warn"
+    assert server_checks.check_workers(make_client(worker=worker)).state == "warn"
 
 
 def test_check_clocks__of_a_worker_that_is_late():
-    line = health.check_clocks(make_client(answer=time.time() - 60))
+    line = server_checks.check_clocks(make_client(answer=time.time() - 60))
     assert line.state == "warn"
     assert "tcp://10.0.0.1:1 (-6" in line.found
 
 
 def test_check_encryption__beyond_loopback():
-    assert health.check_encryption(make_client()).state == "warn"
+    assert server_checks.check_encryption(make_client()).state == "warn"
 
 
 def test_check_kernels__of_workers_without_the_package():
-    line = health.check_kernels(make_client(answer=ModuleNotFoundError("pmflib")))
+    line = server_checks.check_kernels(make_client(answer=ModuleNotFoundError("pmflib")))
     assert line.state == "warn"
     assert "tcp://10.0.0.1:1" in line.found
 
 
 def test_see_object__other_folder(tmp_path):
     open_objects(tmp_path).create("probe", b"first")
-    assert health.see_object(str(tmp_path), "probe") == ""
+    assert data_checks.see_object(str(tmp_path), "probe") == ""
     (tmp_path / "other").mkdir()
-    assert health.see_object(str(tmp_path / "other"), "probe")
+    assert data_checks.see_object(str(tmp_path / "other"), "probe")
 
 
 @pytest.mark.parametrize("broken", ["", "create", "replace"])
@@ -289,6 +291,6 @@ def test_find_lacking_conditions__of_a_bucket(bucket, monkeypatch, broken):
         monkeypatch.setattr(
             type(objects), broken, lambda self, name, content, *_: self.put(name, content)
         )
-    lacking = health.find_lacking_conditions(objects, "probe")
+    lacking = data_checks.find_lacking_conditions(objects, "probe")
     assert {"": "", "create": "If-None-Match", "replace": "If-Match"}[broken] in lacking
     assert bool(lacking) == bool(broken)

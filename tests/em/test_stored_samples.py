@@ -9,7 +9,8 @@ import pmflib as pmf
 from pmflib.base import DenseBlock, MemoryPlanError
 from pmflib.cluster import open_client, run_blocks, start_workers
 from pmflib.em import BlocksInMemory, evaluate_group, evaluate_models
-from pmflib.em.block_source import load_group, score_block_group
+from pmflib.em.block_source import score_block_group
+from pmflib.em.stored_blocks import load_group
 from pmflib.model import merge_each
 from pmflib.store import BlockReference, Store, iterate_blocks, sample_blocks, write_dataset
 from pmflib_tasks.config import ClusterConfig

@@ -82,6 +82,7 @@ def erased(erased_once, nights, tmp_path):
     return pipeline
 
 
+@pytest.mark.needs("apps.scoring")
 def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erased, call):
     found, certificate = find_texts(erased.store.root, GONE), erased.certificate
     assert not found
@@ -110,6 +111,7 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
     assert (code, repr(GONE[0]) in err) == (3, True), err
 
 
+@pytest.mark.needs("apps.scoring")
 def test_erase__what_no_installed_feature_answers_for_is_not_certified(erased, call, monkeypatch):
     def write(folder, work):
         (folder / "toys.txt").write_text(GONE[0])
@@ -183,6 +185,7 @@ def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, 
     assert name_users(erased) & {*GONE} == {GONE[0]}
 
 
+@pytest.mark.needs("apps.scoring")
 def test_erase__models_fitted_before_are_listed_and_the_next_fit_is_from_scratch(erased, call):
     models = erased.certificate["models_fitted_before"]
     assert [each["live"] for each in models].count(True) == 1

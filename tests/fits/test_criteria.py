@@ -126,7 +126,9 @@ def test_criteria__of_forests_and_of_traits():
         score_composite(model, counts)
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, (200, 4))
-    traits = pmf.families.fit_traits(codes, rng=0)
+    traits = pmf.families.fit_traits(
+        codes, dimensions=1, n_states=20, shrinkage=1.0, passes=3, rng=0
+    )
     with pytest.raises(pmf.PmfError, match="model"):
         count_parameters(traits.model)
     # states are points of an integral: their likelihood is known, a number of parameters is not
@@ -282,3 +284,25 @@ def test_criteria__by_their_formulas():
     assert Criteria(-1.0, 0.0, 3, 0, 1, 7, math.inf).degrees_of_freedom == 3 - 7
     assert Criteria(-1.0, 0.0, 3, 0, 1, 7, 8).relative_entropy is None
     assert set(found.to_json()) >= {"aic", "bic", "sabic", "caic", "icl", "relative_entropy"}
+
+
+def test_gain__is_that_over_the_shares_of_each_level():
+    rng = np.random.default_rng(0)
+    state = rng.integers(2, size=2000)
+    alike = (rng.random((2000, 4)) < np.where(state, 0.8, 0.2)[:, None]).astype(int)
+    alike[::5, 1] = -1
+    apart = rng.integers(2, size=(2000, 4))
+    for codes, is_better in ((alike, True), (apart, False)):
+        result = pmf.fit_em(codes, rank=2, schema=pmf.Schema.from_cardinalities([2] * 4))
+        found = result.training
+        alone = 0.0
+        for column in codes.T:
+            counts = np.bincount(column[column >= 0])
+            alone += float(counts @ np.log(counts / counts.sum()))
+        assert found.singles[0] == pytest.approx(alone)
+        assert found.singles[1] == 4
+        assert found.gain == pytest.approx((found.log_likelihood - alone - (9 - 4)) / 2000)
+        assert (found.gain > 0) == is_better
+        name, said = result.summary().facts[0]
+        assert name == "better than single variables"
+        assert said.startswith("yes" if is_better else "no")

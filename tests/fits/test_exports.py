@@ -16,7 +16,9 @@ def result():
         "=a": rng.choice(["=1+1", "no"], 200),
         "b": rng.choice(["x", "y", "z,é"], 200),
     }
-    return pmf.fit_em(table, rank=2)
+    levels = {"=a": ("=1+1", "no"), "b": ("x", "y", "z,é")}
+    schema = pmf.Schema(tuple(pmf.Variable(name, each) for name, each in levels.items()))
+    return pmf.fit_em(table, rank=2, schema=schema)
 
 
 def make_errors(model):

@@ -149,6 +149,7 @@ def test_fit_em__refuses_the_checkpoint_of_a_fit_from_other_counts(split, tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.base.errors.ConvergenceWarning")
+@pytest.mark.needs("families.forests")
 def test_fit_em__refuses_the_checkpoint_of_a_fit_with_other_shrinkage_of_forests(split, tmp_path):
     (training, held_out), _ = split
     options: dict[str, Any] = {"validation": held_out, "max_passes": 3}

@@ -25,10 +25,21 @@ from pmflib_tasks.config import load_config
 
 ROOT = Path(__file__).parents[2]
 VERBS = (
-    *("run", "demo", "infer", "check", "status", "score", "query", "models", "promote", "rollback"),
-    *("history", "diff", "log", "verify", "gc", "quarantine", "crowd"),
-    *("schema set", "schema show"),
+    *("run", "check", "status", "query", "models", "promote", "rollback"),
+    *("history", "diff", "log", "verify", "gc", "quarantine"),
 )
+VERBS_OF_FEATURES = {
+    "apps.crowd": ["crowd"],
+    "apps.demo": ["demo"],
+    "apps.scoring": ["score"],
+    "surveys.drafting": ["infer", "schema set", "schema show"],
+}
+OF_FEATURES = [
+    pytest.param(verb, marks=pytest.mark.needs(feature))
+    for feature, verbs in VERBS_OF_FEATURES.items()
+    for verb in verbs
+]
+DRAFTING = pytest.mark.needs("surveys.drafting")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +94,8 @@ def test_main__in_a_process_of_its_own(tmp_path):
     process = subprocess.run(
         [sys.executable, "-m", "pmflib_flows", "run", "absent.toml", "--json"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(str(ROOT / top) for top in (".", "tasks", "flows"))},
         capture_output=True,
         text=True,
         timeout=120,
@@ -94,11 +106,12 @@ def test_main__in_a_process_of_its_own(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help__names_every_verb_and_the_exit_codes():
+@pytest.mark.parametrize("verb", ["run", *OF_FEATURES])
+def test_help__names_every_verb_and_the_exit_codes(verb):
     result = CliRunner().invoke(cli.app, ["--help"], terminal_width=100)
     assert result.exit_code == 0
-    for verb in VERBS:
-        assert f" {verb.split()[0]} " in result.output
+    for each in (*VERBS, verb):
+        assert f" {each.split()[0]} " in result.output
     assert "--debug" in result.output
     assert "--version" in result.output
     assert "130" in result.output
@@ -110,7 +123,7 @@ def test_help__loads_nothing_that_takes_long():
     assert found.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, *OF_FEATURES])
 def test_help__of_every_verb_offers_json(verb):
     result = CliRunner().invoke(cli.app, [*verb.split(), "--help"])
     assert result.exit_code == 0
@@ -126,6 +139,7 @@ def test_usage__unknown_verb_and_option(call):
     assert "--json" in err
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__wide_with_windows_line_ends_in_a_path_with_spaces(call, tmp_path):
     folder = tmp_path / "my data"
     folder.mkdir()
@@ -146,6 +160,7 @@ def test_infer__wide_with_windows_line_ends_in_a_path_with_spaces(call, tmp_path
     assert config.source.delimiter == ";"
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__json_is_alone(call, tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
     code, out, err = call("infer", "a.csv", "--json")
@@ -154,6 +169,7 @@ def test_infer__json_is_alone(call, tmp_path):
     assert (answer["variables"], answer["levels"]) == (2, 4)
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__tabs_and_no_header(call, tmp_path):
     (tmp_path / "a.tsv").write_text("1\t5\t2\n2\t4\t1\n1\t4\t1\n")
     code, _, _ = call("infer", "a.tsv", "--delimiter", "\\t", "--no-header")
@@ -162,6 +178,7 @@ def test_infer__tabs_and_no_header(call, tmp_path):
     assert load_config("pipeline.toml").source.columns == ("c1", "c2", "c3")
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__finds_out_how_a_file_is_read(call, tmp_path):
     rows = "".join(f"{n % 7},{n % 10};{'Süd' if n % 2 else 'Köln'};x\n" for n in range(60))
     (tmp_path / "a.csv").write_bytes(rows.encode("cp1252"))
@@ -172,6 +189,7 @@ def test_infer__finds_out_how_a_file_is_read(call, tmp_path):
     assert pmf.Schema.load("schema.json")["c2"].levels == ("Köln", "Süd")
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__values_that_do_not_decode_are_counted(call, tmp_path):
     rows = "a,b\n" + "x,Süd\ny,Nord\nx,Köln\n" * 10
     (tmp_path / "a.csv").write_bytes(rows.encode("cp1252"))
@@ -181,6 +199,7 @@ def test_infer__values_that_do_not_decode_are_counted(call, tmp_path):
     assert "cp1252" in out
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_check__of_a_pipeline_and_of_a_file(call, tmp_path):
     (tmp_path / "a.csv").write_text("a,b\nno,1\nyes,2\n")
     assert call("infer", "a.csv")[0] == 0
@@ -196,12 +215,14 @@ def test_check__of_a_pipeline_and_of_a_file(call, tmp_path):
     assert answer["variables"][0]["unknown"] == [["yse", 1, "yes"]]
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__rank_left_open(call, tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n2,1\n")
     assert call("infer", "a.csv", "--rank", "auto")[0] == 0
     assert load_config("pipeline.toml").model.rank == "auto"
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__logs_of_numbers_compare_traits_with_classes(call, tmp_path):
     long = "--sample s --variable v --value x".split()
     (tmp_path / "a.csv").write_text("s,v,x\n1,p,1\n1,q,2\n2,p,2\n2,q,1\n")
@@ -219,6 +240,7 @@ def test_infer__logs_of_numbers_compare_traits_with_classes(call, tmp_path):
         assert load_config(f"draft{number}/pipeline.toml").model.method == method
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
     assert call("infer", "a.csv", "--output", "p/q/r")[0] == 0
@@ -230,23 +252,29 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["infer", "absent.csv"], 3, "absent.csv"),
-        (["infer", "a.csv", "--delimiter", ""], 2, "delimiter"),
-        (["infer", "a.csv", "--encoding", "utf-9"], 2, "'utf-9'"),
-        (["infer", "u.csv"], 3, "u.csv"),
-        (["infer", "h.csv"], 3, "--no-header"),
-        (["infer", "a.csv", "--delimiter", ";", "--sample", "id"], 3, "'id'"),
-        (["infer", "a.csv", "--delimiter", ";", "--value", "a"], 2, "'variable'"),
-        (["infer", "d.csv", "--header"], 3, "--no-header"),
-        (["infer", "a.csv", "--rank", "0"], 2, "--rank"),
-        (["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "--columns"),
+        pytest.param(["infer", "absent.csv"], 3, "absent.csv", marks=DRAFTING),
+        pytest.param(["infer", "a.csv", "--delimiter", ""], 2, "delimiter", marks=DRAFTING),
+        pytest.param(["infer", "a.csv", "--encoding", "utf-9"], 2, "'utf-9'", marks=DRAFTING),
+        pytest.param(["infer", "u.csv"], 3, "u.csv", marks=DRAFTING),
+        pytest.param(["infer", "h.csv"], 3, "--no-header", marks=DRAFTING),
+        pytest.param(
+            ["infer", "a.csv", "--delimiter", ";", "--sample", "id"], 3, "'id'", marks=DRAFTING
+        ),
+        pytest.param(
+            ["infer", "a.csv", "--delimiter", ";", "--value", "a"], 2, "'variable'", marks=DRAFTING
+        ),
+        pytest.param(["infer", "d.csv", "--header"], 3, "--no-header", marks=DRAFTING),
+        pytest.param(["infer", "a.csv", "--rank", "0"], 2, "--rank", marks=DRAFTING),
+        pytest.param(
+            ["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "--columns", marks=DRAFTING
+        ),
         (["check", "a.csv"], 2, "--schema"),
         (["check", "p.toml", "--sample", "id"], 2, "p.toml"),
         (["query", "p.toml", "a"], 4, "`pmf run`"),
         (["log", "p.toml"], 4, "`pmf run`"),
         (["status", "bad.toml"], 2, "em.max_pases"),
         (["status", "broken.toml"], 2, "broken.toml"),
-        (["demo", "--folder", "full"], 2, "full"),
+        pytest.param(["demo", "--folder", "full"], 2, "full", marks=pytest.mark.needs("apps.demo")),
     ],
 )
 def test_mistakes__are_answered_with_the_remedy(call, tmp_path, arguments, code, message):
@@ -266,6 +294,7 @@ def test_mistakes__are_answered_with_the_remedy(call, tmp_path, arguments, code,
     assert "Traceback" not in err
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_infer__does_not_overwrite(call, tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
     (tmp_path / "pipeline.toml").write_text("mine")
@@ -276,6 +305,7 @@ def test_infer__does_not_overwrite(call, tmp_path):
     assert not (tmp_path / "schema.json").exists()
 
 
+@pytest.mark.needs("apps.crowd")
 def test_status__before_the_first_run(call, tmp_path):
     (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
     assert call("status", "p.toml")[0] == 0

@@ -118,7 +118,7 @@ try:
     main()
 except SystemExit as end:
     assert not end.code, end.code
-heavy = {"numba", "scipy", "zarr", "distributed", "dask", "pandas", "openlineage"}
+heavy = {"numba", "scipy", "zarr", "distributed", "dask", "pandas", "openlineage", "pyarrow.compute"}
 print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
 

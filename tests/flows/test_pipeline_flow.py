@@ -43,24 +43,40 @@ def infer(folder, *words):
     subprocess.run(command, cwd=folder, env=clean(folder), check=True)
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_run__a_small_table_needs_neither_prefect_nor_workers(tmp_path):
     rows = "\n".join(f"{i % 2},{i % 3},{i % 2}" for i in range(10))
     (tmp_path / "log.csv").write_text(f"q1,q2,q3\n{rows}\n")
     infer(tmp_path)
-    assert run_and_list(tmp_path, "prefect distributed dask") == ("promoted", "[]")
+    assert run_and_list(tmp_path, "prefect distributed dask pandas") == ("promoted", "[]")
     assert not (tmp_path / "store" / ".prefect").exists()
 
 
+@pytest.mark.needs("surveys.drafting")
 def test_run__quiet_nights_of_a_log_with_identifiers_import_nothing_heavy(tmp_path):
     rows = "\n".join(f"p{i // 3},q{i % 3},{i % 2}" for i in range(90))
     (tmp_path / "log.csv").write_text(f"person,question,answer\n{rows}\n")
     os.utime(tmp_path / "log.csv", (1e9, 1e9))
     infer(tmp_path, "--sample", "person", "--variable", "question", "--value", "answer")
-    heavy = "prefect distributed dask numba scipy zarr pandas openlineage"
+    heavy = "prefect distributed dask numba scipy zarr pandas openlineage pyarrow.compute"
     assert run_and_list(tmp_path, heavy)[0] == "promoted"
     # the data are compared with those of the model that is live now
     assert run_and_list(tmp_path, heavy)[0] == "unchanged"
     assert run_and_list(tmp_path, heavy) == ("unchanged", "[]")
+
+
+def test_spare_pandas__tables_are_still_converted(tmp_path):
+    program = (
+        "import sys, pyarrow\n"
+        "from pmflib_flows.pipeline_flow import spare_pandas\n"
+        "spare_pandas()\n"
+        "table = pyarrow.table({'a': [1, 2]})\n"
+        "print('pandas' in sys.modules, table.to_pandas()['a'].sum())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=clean(tmp_path), capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["False", "3"], done.stderr
 
 
 def test_pipeline_flow__is_a_function_without_a_server(monkeypatch):

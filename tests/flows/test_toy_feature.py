@@ -23,7 +23,7 @@ import numpy as np
 
 from pmflib.model import JointPMF
 from pmflib.model.joint_pmf import KIND
-from pmflib.store.zarr_arrays import read_arrays
+from pmflib.store.array_groups import read_arrays
 
 
 class SharesPMF(JointPMF, mark="is_toy"):

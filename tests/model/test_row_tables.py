@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import pmflib.model.row_tables as row_tables
 from pmflib.base import FLOOR, DenseBlock
 from pmflib.counts.kernels import readiness
-from pmflib.counts.kernels import rows as em_rows
 from pmflib.model import Layout, em_statistics, score_block, sum_fields, take_logs
 from pmflib.model import row_tables as row_lists
+from pmflib.model.kernels import em_rows as em_rows
 from tests.reference import e_step, make_codes, make_model, offsets_of, same_bits, tables_of_codes
 
 

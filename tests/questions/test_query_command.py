@@ -250,7 +250,8 @@ def test_query__loads_nothing_heavy_once_tables_are_kept(pipeline, call):
         f"sys.argv = ['pmf', 'query', {str(pipeline.path)!r}, {question!r}, '--json']\n"
         "try:\n    main()\n"
         "except SystemExit:\n"
-        "    heavy = {'numba', 'scipy.optimize', 'scipy.stats', 'dask', 'prefect', 'sklearn'}\n"
+        "    heavy = {'numba', 'scipy.optimize', 'scipy.stats', 'dask', 'prefect', 'sklearn', 'zarr'}\n"
+        "    heavy |= {'pandas', 'pyarrow.compute'}\n"
         "    print(heavy & {*sys.modules}, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

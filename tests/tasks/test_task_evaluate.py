@@ -95,6 +95,7 @@ def test_evaluate__no_test_samples(fitted, workers):
     assert summary_of(config, reference)["hidden_cells"] == 0
 
 
+@pytest.mark.needs("inference.target")
 def test_evaluate__with_a_target_says_how_well_it_is_predicted(fitted, workers):
     config, stages = fitted
     aimed = config.model_copy(update={"em": config.em.model_copy(update={"target": "v2"})})

@@ -249,6 +249,7 @@ def test_refine__refuses_what_does_not_fit_in_memory(fitted, workers):
         refine.fn(small, stages["dataset"], stages["counts"], stages["start"], workers)
 
 
+@pytest.mark.needs("inference.checks")
 def test_fit__warns_of_states_that_pairs_cannot_tell_apart(fitted):
     config, stages = fitted
     diagnosis = summary_of(config, stages["start"])["diagnosis"]

@@ -17,7 +17,7 @@ from pmflib_flows.console import (
     print_json,
     progress_shown,
 )
-from pmflib_flows.pipeline_flow import import_quickly
+from pmflib_flows.pipeline_flow import import_quickly, spare_pandas
 from pmflib_flows.tables import make_table
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline: ingest new data, count, check quality, fit, refine, evaluate and publish."""
+    spare_pandas()
     with import_quickly():
         from pmflib_flows.etl import etl
 
@@ -149,7 +150,7 @@ def _list_usage(record: RunRecord) -> list[tuple[str, ...]]:
 def _describe_equivalent_samples(store: Store, live: Reference) -> dict[str, Any]:
     """Return the number of rows that the live model counts for in answers, as text, and how it was estimated."""
     from pmflib.answering.equivalent_samples import find_equivalent_samples
-    from pmflib.store.zarr_arrays import read_arrays
+    from pmflib.store.array_groups import read_arrays
 
     try:
         _, attributes = read_arrays(store.locate(live) / "model", [])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pmflib.store.artefacts import Store
-from pmflib.store.run_records import RunRecord, keep_page
+from pmflib.store.run_pages import keep_page
+from pmflib.store.run_records import RunRecord
 from pmflib_flows.run_log import log_line
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.prefect_runs import is_flow_run, make_artifact_key

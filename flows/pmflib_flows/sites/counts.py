@@ -40,7 +40,7 @@ def export(
     file.
     """
     from pmflib.counts.pair_counts import PairCounts
-    from pmflib.counts.stored_tables import PAIRS
+    from pmflib.counts.zarr_tables import PAIRS
     from pmflib.ingest.source_paths import check_output
     from pmflib.store.care.exports import remember_export
     from pmflib.store.run_records import find_last_run

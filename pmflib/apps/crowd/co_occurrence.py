@@ -28,8 +28,8 @@ from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.constraints import OneOf, check
 from pmflib.base.errors import PmfError
 from pmflib.base.method_options import MethodChoice, configure_method, method_option
-from pmflib.model.statistics import Assessor
-from pmflib.papers.composite import fit_composite
+from pmflib.model.sufficient_statistics import Assessor
+from pmflib.papers.opt import fit_composite
 from pmflib.papers.rotation import (
     PLAIN,
     draw_rotations,

@@ -34,8 +34,8 @@ from pmflib.apps.crowd.left_out_labels import (
     start_sums,
     temper,
 )
+from pmflib.apps.crowd.m_step import update_crowd_model
 from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel
-from pmflib.apps.crowd.pairs.shrinkage import update_crowd_model
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.base.blocks import SparseBlock
 from pmflib.base.constraints import Interval, check_entries, check_shapes

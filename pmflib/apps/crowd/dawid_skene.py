@@ -3,7 +3,7 @@
 A latent state is the class of a task, or one of two subclasses of it; every worker has a confusion matrix. The E-step
 scores tasks under the current confusion matrices (`pmflib.apps.crowd.e_step`), the M-step estimates these from the
 expected
-labels (`pmflib.apps.crowd.pairs.shrinkage`). The methods "auto", "balanced", "one_coin", "dawid_skene" and "mv_em"
+labels (`pmflib.apps.crowd.m_step`). The methods "auto", "balanced", "one_coin", "dawid_skene" and "mv_em"
 differ only in the parametrisation of the confusion matrices, an `AnnotatorModel`.
 """
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from pmflib.apps.crowd.e_step import LabelSource, LogWeights, VotedBlock, evaluate_blocks
 from pmflib.apps.crowd.known_intercepts import MOST_SCORED, KnownScores, add_intercepts, score_known
+from pmflib.apps.crowd.m_step import measure_agreement, update_crowd_model
 from pmflib.apps.crowd.methods import CROWD_METHODS, LABEL_LIMITS, ORDINAL_METHODS
 from pmflib.apps.crowd.pairs.annotator_model import (
     MAXIMUM_LIKELIHOOD,
@@ -26,7 +27,6 @@ from pmflib.apps.crowd.pairs.annotator_model import (
     put_workers_last,
     split_subclasses,
 )
-from pmflib.apps.crowd.pairs.shrinkage import measure_agreement, update_crowd_model
 from pmflib.base.arrays import Arrays, FloatArray
 from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.defaults import Limits
@@ -34,7 +34,7 @@ from pmflib.base.methods import find_method
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.family import Family, State, run_em
-from pmflib.model.statistics import EMStatistics, sum_fields
+from pmflib.model.sufficient_statistics import EMStatistics, sum_fields
 
 CrowdState: TypeAlias = State[CrowdModel]
 """Crowd model after some passes; ``numbers["moved"]`` is the share of labels that the last pass moved."""

@@ -20,7 +20,7 @@ from pmflib.base.blocks import SparseBlock
 from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.checkpoint import digest_fit
 from pmflib.model.row_tables import find_maxima, score_block
-from pmflib.model.statistics import EMStatistics, em_statistics, sum_fields
+from pmflib.model.sufficient_statistics import EMStatistics, em_statistics, sum_fields
 
 MOST_VOTES = 127
 """Limit of the votes of one task for one class that are distinguished; more count as this many."""
@@ -218,7 +218,7 @@ class LogWeights:
         Parameters
         ----------
         agreement
-            float64 of shape (n_workers,), as from `pmflib.apps.crowd.pairs.shrinkage.measure_agreement`; votes of
+            float64 of shape (n_workers,), as from `pmflib.apps.crowd.m_step.measure_agreement`; votes of
             workers with agreement 0 or below have no weight.
         n_classes
             Number of classes, at least 2.

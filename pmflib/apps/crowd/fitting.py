@@ -34,6 +34,7 @@ from pmflib.apps.crowd.e_step import (
     score_states,
     weigh_votes,
 )
+from pmflib.apps.crowd.m_step import SHRINKAGE, measure_agreement
 from pmflib.apps.crowd.methods import LABEL_LIMITS
 from pmflib.apps.crowd.model_choice import choose_model, has_enough_labels
 from pmflib.apps.crowd.pairs.annotator_model import (
@@ -42,7 +43,6 @@ from pmflib.apps.crowd.pairs.annotator_model import (
     put_workers_last,
 )
 from pmflib.apps.crowd.pairs.class_matching import match_columns
-from pmflib.apps.crowd.pairs.shrinkage import SHRINKAGE, measure_agreement
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
 from pmflib.base.defaults import Limits
 from pmflib.base.errors import IdentificationWarning

@@ -11,7 +11,8 @@ import numpy as np
 from pmflib.apps.crowd.pairs.worker_marginals import WorkerPairs
 from pmflib.base.arrays import IntArray
 from pmflib.base.blocks import SparseBlock
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.array_groups import read_arrays
+from pmflib.store.zarr_arrays import write_arrays
 
 KIND = "worker pair counts"
 SORTED_PAIRS = 1 << 22

@@ -13,8 +13,8 @@ from scipy.special import expit
 from pmflib.apps.crowd.confidence import Calibration
 from pmflib.apps.crowd.copied_labels import Copies
 from pmflib.apps.crowd.label_counts import LabelCounts
+from pmflib.apps.crowd.m_step import SHRINKAGE
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
-from pmflib.apps.crowd.pairs.shrinkage import SHRINKAGE
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray
 
 

@@ -26,13 +26,8 @@ from pmflib.fits.from_samples import fit_em
 from pmflib.model import JointPMF
 from pmflib.model.joint_pmf import KIND
 from pmflib.schema import MISSING, Schema, Variable
-from pmflib.store.zarr_arrays import (
-    FREE_BYTES,
-    open_group,
-    read_arrays,
-    refuse_damage,
-    set_attributes,
-)
+from pmflib.store.array_groups import FREE_BYTES, read_arrays, refuse_damage
+from pmflib.store.zarr_arrays import open_zarr, set_attributes
 from pmflib.surveys.drafting.table_draft import propose_variables
 
 NOT_GIVEN = ("",)
@@ -416,7 +411,7 @@ def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
     if content.get("n_draws", 1) != 1:
         for draw, refit in enumerate(estimator.draw_models_):
             refit.save(path / f"draw-{draw:05}")
-    set_attributes(open_group(path, "a"), {ATTRIBUTE: content})
+    set_attributes(open_zarr(path, "a"), {ATTRIBUTE: content})
 
 
 def read_estimator(requested: type[Any], path: Path) -> Any:

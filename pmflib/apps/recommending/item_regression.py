@@ -19,7 +19,7 @@ from pmflib.base.machine import find_memory_limit
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.folds import count_in_samples
 from pmflib.counts.pair_counts import PairCounts, count_pairs
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.schema import Schema
 
 N_FOLDS = 4

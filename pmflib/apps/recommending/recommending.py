@@ -24,7 +24,7 @@ from pmflib.base.constraints import OneOf, check, check_schemas
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
 from pmflib.base.texts import abridge_names
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.model.measures import TargetSums
 from pmflib.model.mixture import Mixture
 from pmflib.model.table_makers import ScoreOptions, digest_model

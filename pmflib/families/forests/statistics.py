@@ -13,7 +13,7 @@ from pmflib.base.arrays import FLOOR, Arrays, FloatArray, IntArray, normalise_bl
 from pmflib.base.blocks import Block, weigh_rows
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.families.forests.forest import Forest
-from pmflib.model.statistics import sum_fields
+from pmflib.model.sufficient_statistics import sum_fields
 
 if TYPE_CHECKING:
     from pmflib.families.forests.kernels.star_passes import StarWork
@@ -275,7 +275,7 @@ def tree_m_step(
 
     Returns
     -------
-    The new parameters. Without edges they equal those of `pmflib.model.statistics.m_step`.
+    The new parameters. Without edges they equal those of `pmflib.model.sufficient_statistics.m_step`.
     """
     prior, forest, tables = parameters
     offsets = forest.offsets

@@ -25,7 +25,7 @@ from pmflib.model.marginals import FindSurprises, RowScores, find_positions
 from pmflib.model.mixture import BATCH_ROWS, Arrays, Mixture
 from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
-from pmflib.store.zarr_arrays import read_arrays
+from pmflib.store.array_groups import read_arrays
 
 if TYPE_CHECKING:
     from pmflib.base.display.drawing import Axes

@@ -16,7 +16,7 @@ from typing import Literal, Self
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
-from pmflib.base.blocks import Block
+from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.comparison import Comparison, compare_candidates
 from pmflib.base.constraints import at_least, check, check_type
 from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, Limits
@@ -30,13 +30,14 @@ from pmflib.em.family import Family, run_em
 from pmflib.em.latent_classes import ClassState, LatentClasses, evaluate_models
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples, open_source, read_samples
-from pmflib.families.panels.model import ChainLayout, TransitionModel
+from pmflib.families.panels.chains import ChainLayout
+from pmflib.families.panels.model import TransitionModel
 from pmflib.families.panels.waves import WaveNames, Waves, infer_schema
 from pmflib.fits.criteria import make_criteria, sum_statistics
 from pmflib.fits.fit_result import STILL
 from pmflib.fits.fit_statistics import Criteria, HeldOutScore
 from pmflib.model.origin import ModelOrigin
-from pmflib.model.statistics import EMStatistics, m_step, sum_fields
+from pmflib.model.sufficient_statistics import EMStatistics, m_step, sum_fields
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema
 
@@ -288,19 +289,7 @@ def fit_transitions(
         raise PmfError(
             'n_states is "auto" and samples are stored; pass validation, the samples of another fold, to choose by'
         )
-    block = read_samples(schema, samples, weight)
-    is_held_out = block.assign_folds(N_FOLDS) == 0
-    if is_held_out.all() or not is_held_out.any():
-        raise PmfError(f'n_states is "auto" and there are {len(block)} samples; pass a number')
-    known, hidden = (
-        BlocksInMemory.cut(block[rows], schema.offsets, STATES[-1])
-        for rows in (~is_held_out, is_held_out)
-    )
-    chosen = options.choose(known, hidden, None if checkpoint is None else checkpoint / "choice")
-    whole = options.fit(training, chosen.model.n_states, None, checkpoint)
-    assert chosen.held_out_score is not None
-    score = replace(chosen.held_out_score, n_trials=1)
-    return replace(whole, held_out_score=score, comparison=chosen.comparison)
+    return options.choose_by_fold(read_samples(schema, samples, weight), training, checkpoint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,6 +327,23 @@ class _Options:
             rule="least",
         )
         return replace(fits[comparison.points.index(comparison.chosen)], comparison=comparison)
+
+    def choose_by_fold(
+        self, block: DenseBlock, training: BlockSource, checkpoint: Path | None
+    ) -> TransitionFit:
+        """Choose a number of states by one fold of the people, and fit that number to all of them."""
+        is_held_out = block.assign_folds(N_FOLDS) == 0
+        if is_held_out.all() or not is_held_out.any():
+            raise PmfError(f'n_states is "auto" and there are {len(block)} samples; pass a number')
+        known, hidden = (
+            BlocksInMemory.cut(block[rows], self.schema.offsets, STATES[-1])
+            for rows in (~is_held_out, is_held_out)
+        )
+        chosen = self.choose(known, hidden, None if checkpoint is None else checkpoint / "choice")
+        whole = self.fit(training, chosen.model.n_states, None, checkpoint)
+        assert chosen.held_out_score is not None
+        score = replace(chosen.held_out_score, n_trials=1)
+        return replace(whole, held_out_score=score, comparison=chosen.comparison)
 
     def fit(
         self,

@@ -13,7 +13,8 @@ from pmflib.base.constraints import check_size
 from pmflib.base.display.summary import SummaryTable
 from pmflib.base.errors import PmfError
 from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.families.panels.model import Chain, ChainLayout, TransitionModel
+from pmflib.families.panels.chains import Chain, ChainLayout
+from pmflib.families.panels.model import TransitionModel
 from pmflib.information.covariance import PMFCovariance, PMFInformation, find_covariance
 from pmflib.information.model_information import ModelInformation
 from pmflib.information.parameter_errors import (

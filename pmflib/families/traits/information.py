@@ -31,7 +31,7 @@ from pmflib.information.parameter_errors import (
     write_interval,
 )
 from pmflib.information.scores import StateRows
-from pmflib.model.statistics import sum_fields
+from pmflib.model.sufficient_statistics import sum_fields
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COEFFICIENTS = 1000

@@ -22,7 +22,7 @@ from pmflib.em.family import Family, State
 from pmflib.em.latent_classes import evaluate_group, start_models
 from pmflib.families.traits.level_scores import make_contrasts, read_values
 from pmflib.families.traits.trait_model import TraitModel
-from pmflib.model.statistics import EMStatistics
+from pmflib.model.sufficient_statistics import EMStatistics
 from pmflib.schema import Schema
 
 GRIDS = {1: (31, 4.5), 2: (15, 4.2), 3: (9, 3.6)}

@@ -16,7 +16,7 @@ from pmflib.base.constraints import FINITE, check_entries, check_shapes, check_t
 from pmflib.base.errors import PmfError
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
-from pmflib.store.zarr_arrays import read_arrays
+from pmflib.store.array_groups import read_arrays
 
 BATCH_CELLS = 1 << 20
 """Approximate number of covariance entries in memory at a time; it determines the number of rows folded in together."""

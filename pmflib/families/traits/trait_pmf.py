@@ -21,7 +21,7 @@ from pmflib.model.joint_pmf import KIND, JointPMF
 from pmflib.model.mixture import Arrays, ParameterRow
 from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
-from pmflib.store.zarr_arrays import read_arrays
+from pmflib.store.array_groups import read_arrays
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -56,7 +56,7 @@ from pmflib.fits.fit_result import FitResult
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.model.row_tables import score_block
-from pmflib.model.statistics import take_logs
+from pmflib.model.sufficient_statistics import take_logs
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import group_blocks, weigh_blocks
 

@@ -21,7 +21,8 @@ from pmflib.papers.nmf_rank import (
     NMFRank,
     choose_rank,
 )
-from pmflib.store.zarr_arrays import open_group, refuse_damage
+from pmflib.store.array_groups import refuse_damage
+from pmflib.store.zarr_arrays import open_zarr
 
 PART_BYTES = 64 << 20
 """Minimum size in bytes (as float64) of the part of a stored matrix read at a time."""
@@ -168,7 +169,7 @@ def _sum_part(part: _ColumnPart, origin: FloatArray, weights: FloatArray) -> Col
 
 
 def _open_matrix(path: Path, name: str) -> Any:
-    array: Any = open_group(path).get(name)
+    array: Any = open_zarr(path, "r").get(name)
     if getattr(array, "ndim", 0) != 2 or not array.shape[1]:
         raise StoreError(f"{name!r} of {str(path)!r} is no matrix with a column; name another")
     return array

@@ -24,7 +24,7 @@ from pmflib.information.model_information import ModelInformation
 from pmflib.information.parameter_errors import MAX_ENTRIES
 from pmflib.information.scores import StateRows
 from pmflib.model import JointPMF
-from pmflib.model.statistics import sum_fields
+from pmflib.model.sufficient_statistics import sum_fields
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
 
@@ -298,18 +298,12 @@ def _conclude(sums: ResidualSums, model: JointPMF) -> BivariateResiduals:
         if not support:
             continue
         tested = np.flatnonzero(sums.expected[own] >= LEAST_EXPECTED)
-        part, own_spread = crossed[own][tested], spread[np.ix_(tested, tested)]
+        part, own_spread = crossed[own][tested], spread[tested[:, None], tested]
         residual = sums.residuals[own]
         statistic, degrees = _test(
             residual[tested] - part @ correction, own_spread, own_spread - part @ part.T
         )
-        levels, excess = _find_furthest(
-            residual / support,
-            free[one],
-            free[other],
-            schema[one].cardinality,
-            schema[other].cardinality,
-        )
+        levels, excess = _find_furthest(residual / support, free[one], free[other])
         found.append(
             PairResidual(
                 (schema[one].name, schema[other].name),
@@ -336,18 +330,18 @@ def _test(residual: FloatArray, spread: FloatArray, left: FloatArray) -> tuple[f
 
 
 def _find_furthest(
-    residual: FloatArray, rows: IntArray, columns: IntArray, n_rows: int, n_columns: int
+    residual: FloatArray, rows: IntArray, columns: IntArray
 ) -> tuple[tuple[int, int], float]:
     """The pair of levels with the largest absolute residual, and that residual."""
-    whole = np.zeros((n_rows, n_columns))
-    whole[np.ix_(rows, columns)] = residual.reshape(rows.size, columns.size)
-    (row,) = np.setdiff1d(np.arange(n_rows), rows)
-    (column,) = np.setdiff1d(np.arange(n_columns), columns)
+    whole = np.zeros((rows.size + 1, columns.size + 1))
+    whole[rows[:, None], columns] = residual.reshape(rows.size, columns.size)
+    # the only level that is not free, by the sum of all: wide tables have thousands of pairs
+    row, column = (each.size * (each.size + 1) // 2 - int(each.sum()) for each in (rows, columns))
     whole[row] = -whole.sum(axis=0)
     whole[:, column] = -whole.sum(axis=1)
     # equal shares may differ in the last bits: take the first
-    place = np.unravel_index(int(np.round(np.abs(whole), 12).argmax()), whole.shape)
-    return (int(place[0]), int(place[1])), float(whole[place])
+    place = divmod(int(np.round(np.abs(whole), 12).argmax()), columns.size + 1)
+    return place, float(whole[place])
 
 
 def _adjust(found: list[PairResidual]) -> tuple[PairResidual, ...]:
@@ -487,16 +481,16 @@ def _draw_samples(block: Block, schema: Schema, share: float) -> DenseBlock:
 
 def _add_pairs(rows: StateRows, schema: Schema, free: list[IntArray], sums: ResidualSums) -> None:
     """Add the residuals of some rows to the sums, in place."""
-    first = 0
+    known, first = rows.codes >= 0, 0
+    marks = [
+        (rows.codes[:, each, None] == levels).astype(np.float64) for each, levels in enumerate(free)
+    ]
     for pair, (one, other, own) in enumerate(iterate_pairs(schema)):
-        both = np.flatnonzero((rows.codes[:, one] >= 0) & (rows.codes[:, other] >= 0))
+        both = np.flatnonzero(known[:, one] & known[:, other])
         n_own = own.stop - own.start
         if both.size and n_own:
             weights = rows.weights[both]
-            has_left, has_right = (
-                (rows.codes[both, each, None] == free[each]).astype(np.float64)
-                for each in (one, other)
-            )
+            has_left, has_right = marks[one][both], marks[other][both]
             posteriors = rows.posteriors[both]
             left, right = rows.chances[one], rows.chances[other]
             if left.ndim == 2:

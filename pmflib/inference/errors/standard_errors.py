@@ -58,7 +58,7 @@ def standard_errors(
         share the pass, and which have their weights and their design with them.
     design
         Sampling design of latent classes fitted to samples in memory: errors follow from its units or replicates. None
-        takes samples in memory as independent, with weight 1.
+        takes samples in memory as independent, with weight 1, and refuses models fitted with weights.
     method
         How errors of a design are found, as for `pmflib.surveys.fit_replicates`: to first order, or by refits.
 
@@ -78,7 +78,8 @@ def standard_errors(
         If the samples do not fit the schema.
     PmfError
         If the model is an average of fits, whose states are no parameters, or there are no samples; if samples have a
-        design, or are stored with weights, and the model is none of latent classes.
+        design, or are stored with weights, and the model is none of latent classes; if the model was fitted with
+        weights, and samples in memory are given without a design.
     MemoryPlanError
         If prior and tables have more than ``MAX_ENTRIES`` entries.
     StoreError
@@ -110,6 +111,11 @@ def standard_errors(
                 "design is given and samples are stored, with their own design; leave it out"
             )
         drawn = samples.find_variance() or (StoredRows() if samples.is_weighted else None)
+    elif design is None and model.origin.get("n_effective") is not None:
+        raise PmfError(
+            "samples is given without weights, and the model was fitted with weights; give "
+            "design=pmflib.surveys.SurveyDesign(weight) with those of these rows, or store the samples with them"
+        )
     if design is None and drawn is None:
         found, cautions = find_row_errors(information, samples)
         for note in cautions:

@@ -226,7 +226,8 @@ def bound_sample_size(
     """
     check(at_least(1, whole=True), n_variables=n_variables, n_levels=n_levels, rank=rank)
     check_accuracy(accuracy)
-    check(Interval(0, 1, "right"), observed=observed, failure=failure)
+    check(Interval(0, 1, "right"), observed=observed)
+    check(Interval(0, 1, "neither"), failure=failure)
     pairs = observed if learnt_from == "samples" else observed**2
     entries = math.log(12 * n_variables * rank * n_levels / failure)
     return math.ceil(BOUNDS[learnt_from] * rank * entries / (pairs * accuracy**2))

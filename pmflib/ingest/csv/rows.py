@@ -13,7 +13,6 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from pmflib.base.arrays import IntArray
@@ -47,6 +46,8 @@ def restore_values(
     config
         Delimiter, decimal sign, and the columns of samples and variables, whose values are kept.
     """
+    import pyarrow.compute as pc
+
     out = list(columns)
     if len(config.delimiter) > 1:
         out = [

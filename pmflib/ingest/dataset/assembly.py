@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
 from pmflib.base.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
@@ -163,6 +162,8 @@ def assemble_samples(
 
 def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], IntArray]:
     """Distinct identifiers sorted by bytes, and the index of each row's identifier."""
+    import pyarrow.compute as pc
+
     coded = samples.dictionary_encode()
     order = pc.sort_indices(coded.dictionary).to_numpy().astype(np.int64)
     rank = np.empty(order.size, np.int64)

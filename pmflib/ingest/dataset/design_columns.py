@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.errors import ConfigError, SchemaError, SourceError
@@ -206,6 +205,8 @@ def read_replicate_columns(
 
 def read_in_units(column: pa.Array, decimals: int, most_error: float = math.inf) -> IntArray:
     """Convert non-negative numbers to units, int64, by their decimal digits; -1 if invalid or changed too much."""
+    import pyarrow.compute as pc
+
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     distinct = coded.dictionary
     units = np.full(len(distinct) + 1, -1, np.int64)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import IntArray
 from pmflib.base.errors import StoreError
@@ -128,6 +127,8 @@ def count_duplicates(store: Store, dataset: Reference) -> dict[str, Counter[str]
     StoreError
         If the dataset is missing or damaged.
     """
+    import pyarrow.compute as pc
+
     found: dict[str, Counter[str]] = {}
     for batch in read_quarantine(store, dataset):
         lost = pa.Table.from_batches([batch.filter(pc.equal(batch["reason"], "duplicate"))])

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.hashing import HashArray, mix_hashes
@@ -127,6 +126,8 @@ def read_sample_hashes(path: Path) -> HashArray:
 
 def as_binary(column: pa.Array) -> pa.BinaryArray:
     """Convert a column to binary texts; null and NaN are empty."""
+    import pyarrow.compute as pc
+
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     dtype = column.type

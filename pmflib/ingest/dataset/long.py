@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.errors import ConfigError
@@ -388,6 +387,8 @@ def _microseconds(column: pa.Array) -> FloatArray:
 
 
 def _finite(column: pa.Array) -> FloatArray:
+    import pyarrow.compute as pc
+
     numbers = pc.fill_null(column, math.nan).to_numpy(zero_copy_only=False)
     out: FloatArray = np.where(np.isfinite(numbers), numbers, math.nan)
     return out

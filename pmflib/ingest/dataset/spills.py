@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.base.arrays import BoolArray, IntArray
@@ -422,6 +421,8 @@ def find_levels(folder: Path, schema: Schema, *, strict: bool = True) -> IntArra
     StoreError
         If the names are damaged, or the schema lacks one of them.
     """
+    import pyarrow.compute as pc
+
     path = folder / LEVELS_FILE
     if not holds(path):
         return None

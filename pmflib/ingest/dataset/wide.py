@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock
@@ -397,6 +396,8 @@ def read_texts(column: pa.Array) -> pa.StringArray:
     -------
     Texts; null if missing or undecodable.
     """
+    import pyarrow.compute as pc
+
     texts = as_binary(column)
     texts = pc.if_else(pc.equal(pc.binary_length(texts), 0), None, texts)
     try:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, UNCOUNTED
+from pmflib.model.kernels.em_arguments import INNER, UNCOUNTED
 
 SAFE = 1e-30
 """Smallest conditional probability that a posterior is divided by: posteriors lost below 1e-90
-(`pmflib.counts.kernels.arguments.THRESHOLD`) then remain negligible.
+(`pmflib.model.kernels.em_arguments.THRESHOLD`) then remain negligible.
 """
 LANES = 4
 """Number of partial sums over states; fixing their order makes vector code and plain code agree."""

@@ -28,13 +28,13 @@ from pmflib.store.lineage import (
 )
 from pmflib.store.objects.interface import DROPPED_FILE, Location, call_in_parallel
 from pmflib.store.objects.local_folder import mark_draft, replace_file
+from pmflib.store.run_environment import describe_environment
+from pmflib.store.run_pages import drop_pages
 from pmflib.store.run_records import (
     COLLECTIONS,
     RECORDS,
     RunRecord,
     append_record,
-    describe_environment,
-    drop_pages,
     find_last_run,
     list_histories,
     now,

@@ -35,7 +35,7 @@ from pmflib.information.latent_classes import ClassInformation, mark_levels
 from pmflib.information.parameter_errors import MAX_ENTRIES
 from pmflib.information.scores import read_entries
 from pmflib.model import JointPMF
-from pmflib.model.statistics import take_logs
+from pmflib.model.sufficient_statistics import take_logs
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
 
 ReadDrawn: TypeAlias = Callable[[Block | BlockReference, int], FloatArray | IntArray]

@@ -23,6 +23,7 @@ from pmflib.cluster.task_plans import plan_tasks
 from pmflib.counts.block_counting import add_weighted_rows
 from pmflib.counts.increments import DatasetChange, Increment
 from pmflib.schema import Schema
+from pmflib.store.array_groups import open_group, read_array_rows, read_arrays, refuse_damage
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
     MAX_BLOCK_ROWS,
@@ -35,15 +36,7 @@ from pmflib.store.sample_blocks import (
     restore_units,
     weigh_blocks,
 )
-from pmflib.store.zarr_arrays import (
-    create_array,
-    create_group,
-    open_group,
-    read_array_rows,
-    read_arrays,
-    refuse_damage,
-    set_attributes,
-)
+from pmflib.store.zarr_arrays import create_array, create_group, set_attributes
 
 KIND = "replicate counts"
 LANES = 8

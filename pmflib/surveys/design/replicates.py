@@ -18,7 +18,7 @@ from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.base.replicate_weights import ReplicateWeights, find_student_quantile
 from pmflib.base.variance import MOST_REPLICATES, Variance, weigh_samples
 from pmflib.counts.marginals import estimate_block_singles, normalise_singles
-from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, StoredBlocks
+from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource
 from pmflib.em.family import run_em
 from pmflib.em.latent_classes import (
     ClassState,
@@ -27,12 +27,13 @@ from pmflib.em.latent_classes import (
     join_statistics,
     split_members,
 )
+from pmflib.em.stored_blocks import StoredBlocks
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.information.kinds import open_information
 from pmflib.information.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
 from pmflib.information.scores import read_entries
 from pmflib.model import JointPMF
-from pmflib.model.statistics import EMStatistics, em_statistics, merge_each, take_logs
+from pmflib.model.sufficient_statistics import EMStatistics, em_statistics, merge_each, take_logs
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
 from pmflib.store.stored_variance import StoredVariance
 from pmflib.surveys.design.linearised import (

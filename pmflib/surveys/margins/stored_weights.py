@@ -12,6 +12,7 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block
 from pmflib.base.replicate_weights import ReplicateWeights
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.sample_blocks import (
     BlockReference,
@@ -19,7 +20,7 @@ from pmflib.store.sample_blocks import (
     read_replicates,
     read_sampling_units,
 )
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.zarr_arrays import write_arrays
 from pmflib.surveys.margins.factors import find_levels
 
 RAKING = "raking"

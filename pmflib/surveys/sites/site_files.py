@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.base.arrays import IntArray, list_owners
@@ -157,6 +156,8 @@ def _name_levels(schema: Schema, rows: IntArray) -> tuple[pa.Array, pa.Array]:
 
 def _find_levels(schema: Schema, variables: pa.ChunkedArray, levels: pa.ChunkedArray) -> IntArray:
     """Find the rows of stacked tables with some names; the inverse of `_name_levels`."""
+    import pyarrow.compute as pc
+
     labels = [label for variable in schema for label in variable.levels]
     known = pa.array(sorted({*labels}))
     owners = list_owners(schema.offsets).astype(np.int64)

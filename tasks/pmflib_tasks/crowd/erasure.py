@@ -21,12 +21,13 @@ from pmflib.base.json_files import parse_json
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import hash_identifiers, make_keys
 from pmflib.ingest.dataset.spills import LEVELS_FILE, Spill
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.erasures import Erasure, ErasureList, Replacement
 from pmflib.store.file_digests import check_file, read_checked
 from pmflib.store.run_records import find_last_run, find_live, list_histories
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.zarr_arrays import write_arrays
 from pmflib_tasks.holdings import Holder, LogHolder, RawFile
 
 OF_ROWS = (

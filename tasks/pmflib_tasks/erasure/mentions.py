@@ -26,7 +26,7 @@ from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Store
 from pmflib.store.care.exports import Export, list_exports
 from pmflib.store.parquet_batches import read_batches
-from pmflib.store.run_records import list_pages
+from pmflib.store.run_pages import list_pages
 from pmflib.store.table_files import list_suffixes
 
 NAMES_AT_ONCE = 200

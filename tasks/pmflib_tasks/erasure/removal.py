@@ -36,12 +36,12 @@ from pmflib.store.erasures import (
 from pmflib.store.file_digests import list_dropped
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import order_by_need
+from pmflib.store.run_environment import describe_environment
 from pmflib.store.run_records import (
     KNOWN,
     RECORDS,
     RunRecord,
     append_record,
-    describe_environment,
     find_last_run,
     find_live,
     find_run_of,

@@ -7,7 +7,6 @@ from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import IntArray
 from pmflib.base.display.summary import percent
@@ -18,10 +17,10 @@ from pmflib.ingest.dataset.identifiers import hash_identifiers
 from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
 from pmflib.ingest.dataset.spills import is_among
 from pmflib.schema import Schema
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import SAMPLES, FileStep, list_file_steps, list_sources
 from pmflib.store.sample_blocks import list_blocks, read_block
-from pmflib.store.zarr_arrays import read_arrays
 from pmflib_tasks.guards.findings import Measurement
 from pmflib_tasks.guards.row_guards import Changes, bound_share
 
@@ -211,6 +210,8 @@ def measure_damage(
 
     A block of zeros, or a lost quotation mark, makes one long row of many. A sector of zeros counts as all rows.
     """
+    import pyarrow.compute as pc
+
     n_bytes = {file.name: file.bytes or 0 for file in list_sources(store, dataset)}
     new = {change.file.name for change in changes.new}
     subjects = {file.name: file for file in files if file.name in new and file.rows.rows_unfit}

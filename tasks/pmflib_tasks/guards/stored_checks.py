@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.errors import StoreError
@@ -19,7 +18,7 @@ from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
 from pmflib.counts.cell_changes import merge_changes
 from pmflib.counts.pair_counts import PairCounts, load_fold_singles, load_shape
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import find_summary, read_files
 from pmflib.ingest.dataset.layering import join_keys
@@ -355,6 +354,8 @@ def _count_repeated(
     -------
     Repeated rows; those of them that agree; and those that earlier rows supersede, by whether they agree.
     """
+    import pyarrow.compute as pc
+
     agrees: dict[tuple[str, int], bool] = {}
     superseded = Counter[bool]()
     sides = [("file", "row"), ("winner_file", "winner_row")]

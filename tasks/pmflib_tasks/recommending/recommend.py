@@ -5,7 +5,7 @@ from __future__ import annotations
 from pmflib.apps.recommending.options import Recommendations
 from pmflib.apps.recommending.recommending import Recommender, sum_ratings
 from pmflib.counts.pair_counts import load_singles
-from pmflib.counts.stored_tables import PAIRS, StoredTables
+from pmflib.counts.zarr_tables import PAIRS, StoredTables
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig

@@ -9,13 +9,13 @@ import numpy as np
 
 from pmflib.base.arrays import IntArray, sum_blocks
 from pmflib.counts.folds import count_in_samples
-from pmflib.counts.stored_tables import StoredTables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.schema import Schema
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import InputFile
-from pmflib.store.zarr_arrays import read_arrays
 from pmflib_tasks.sections import DESTINATIONS
 
 EXAMPLES = 3

@@ -19,6 +19,7 @@ from pmflib.counts.pair_counts import load_shape
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
+from pmflib.model.identification import describe_undetermined
 from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
@@ -158,6 +159,11 @@ class ModelReport:
         return list_intervals(self.summary.get("errors") or {})
 
     @property
+    def undetermined(self) -> str:
+        """Why the states cannot be read; "" if they can."""
+        return describe_undetermined(self.model)
+
+    @property
     def residual_pairs(self) -> list[dict[str, Any]]:
         """Listed pairs of the tests for dependence within states, the most significant first."""
         found = self.summary.get("residuals") or {}
@@ -277,7 +283,11 @@ def gather_model(
             for each in part.get("comparisons", ())
         ],
         bool(rank.get("reasons")),
-        [*recorded, *(each for each in found_now if each not in recorded)],
+        [
+            *filter(None, (describe_undetermined(model),)),
+            *recorded,
+            *(each for each in found_now if each not in recorded),
+        ],
     )
 
 

@@ -11,7 +11,7 @@ from pmflib.base.machine import find_memory_limit
 from pmflib.base.texts import list_some
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.counts.stored_tables import PAIRS
+from pmflib.counts.zarr_tables import PAIRS
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.objects.local_folder import digest_file
 from pmflib.surveys.sites.site_counts import add_sites, list_differences

@@ -20,7 +20,7 @@ from pmflib.counts.increments import (
     plan_increment,
 )
 from pmflib.counts.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
-from pmflib.counts.stored_tables import PAIRS, CountsWriter
+from pmflib.counts.zarr_tables import PAIRS, CountsWriter
 from pmflib.ingest.dataset.design_columns import name_unit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store

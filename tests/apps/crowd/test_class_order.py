@@ -29,11 +29,11 @@ def test_aggregate__refuses_an_order_that_nothing_uses():
         aggregate(table | {"label": ["low", "high"]}, ordinal=True)
 
 
-def draw_gains(scenario, sizes, n_seeds):
+def draw_gains(scenario, sizes, seeds):
     """By how much classes expected in order are nearer to the truth, and labels right more often; (n_seeds, 2)."""
     n_tasks, n_workers, n_classes, n_labels = sizes
     gains = []
-    for seed in range(n_seeds):
+    for seed in seeds:
         rng = np.random.default_rng([seed, *scenario.encode()])
         crowd = draw_crowd(n_tasks, n_workers, n_classes, n_labels, rng, scenario=scenario)
         found = []
@@ -48,21 +48,13 @@ def draw_gains(scenario, sizes, n_seeds):
     return np.array(gains)
 
 
-# of 96 logs, some have a class that hardly any task of the fit has
-@pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
-@pytest.mark.slow
-def test_aggregate__order_helps_where_labels_are_few():
-    gains = draw_gains("order", (150, 30, 5, 3), 96)
-    mean, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / 96**0.5
-    assert mean[0] > 2 * error[0]
-    assert mean[1] > 0
-
-
 # with five classes, the labels of rare ones are mostly mistakes
 @pytest.mark.filterwarnings("ignore::pmflib.base.errors.IdentificationWarning")
 @pytest.mark.parametrize(
-    ("scenario", "sizes"), [("order", (2000, 20, 5, 5)), ("plain", (400, 60, 5, 4))]
+    ("scenario", "sizes", "n_logs"),
+    [("order", (2000, 20, 5, 5), 4), ("plain", (400, 60, 5, 4), 8)],
 )
-def test_aggregate__order_does_no_harm_where_it_is_of_no_use(scenario, sizes):
-    gains = draw_gains(scenario, sizes, 16)
+def test_aggregate__order_does_no_harm_where_it_is_of_no_use(scenario, sizes, n_logs):
+    gains = draw_gains(scenario, sizes, range(n_logs))
+    # means have errors of .001 at most: a harm of the limit would be five of them
     assert (gains.mean(axis=0) > [-0.005, -0.005]).all()

@@ -7,9 +7,9 @@ import pmflib as pmf
 from benchmarks.crowd import regimes
 from pmflib.apps.crowd import EVENNESS, AnnotatorModel, LabelsInMemory, assign_folds, choose_model
 from pmflib.apps.crowd.fitting import EXCHANGED
+from pmflib.apps.crowd.m_step import measure_agreement
 from pmflib.apps.crowd.model_choice import N_FOLDS
 from pmflib.apps.crowd.pairs.annotator_model import MAXIMUM_LIKELIHOOD
-from pmflib.apps.crowd.pairs.shrinkage import measure_agreement
 from tests.apps.crowd.label_logs import draw_log, read_real_table
 
 

@@ -5,13 +5,15 @@ import pytest
 from pmflib.answering import score_stored
 from pmflib.apps.scoring import TableScorer
 from pmflib.base import ConfigError, SchemaError, SourceError
+from pmflib.ingest import sources
 from pmflib.model import ReferenceScores, ScoreOptions
 from pmflib.store import list_layers
 from pmflib_tasks import predictions
 from pmflib_tasks.questions.answer import answer
-from pmflib_tasks.scoring.score import score
+from pmflib_tasks.scoring.score import score, score_files
 from pmflib_tasks.stages.reference import reference
 from tests.pipelines import (
+    change,
     draw_codes,
     load_model,
     make_schema,
@@ -69,6 +71,29 @@ def test_score__equals_the_model_called_by_hand(long_log, workers):
     np.testing.assert_allclose([row["v2.expected"] for row in rows], probabilities @ np.arange(4))
     np.testing.assert_allclose([row["log_prob"] for row in rows], model.log_prob(codes))
     assert [row["state"] for row in rows] == model.posterior(codes).argmax(axis=1).tolist()
+
+
+def test_score_files__a_file_that_cannot_be_opened(tmp_path, workers, monkeypatch):
+    config = write_pipeline(tmp_path, make_schema(*SIZES), {})
+    rows = "\n".join(",".join(str(code) if code >= 0 else "" for code in row) for row in CODES)
+    (tmp_path / "data" / "a.csv").write_text(f"v0,v1,v2\n{rows}\n")
+    stages = run_to_model(config, workers)
+    inputs = stages["model"], reference.fn(config, stages["dataset"], stages["model"], workers)
+    (tmp_path / "data" / "b.csv").write_text("v0,v1,v2\n1,1,1\n")
+
+    def refuse(name, url):
+        if name == "b.csv":
+            raise SourceError(f"{name}: cannot be opened (PermissionError)")
+        return plain(name, url)
+
+    plain = vars(sources)["open_file"]
+    monkeypatch.setattr(sources, "open_file", refuse)
+    with pytest.raises(SourceError, match=r"b\.csv: cannot be opened"):
+        score_files.fn(config, *inputs, ScoreOptions(()))
+    config = change(config, source={"on_unreadable_file": "skip"})
+    summary = summary_of(config, score_files.fn(config, *inputs, ScoreOptions(())))
+    assert (summary["samples"], list(summary["files_skipped"])) == (120, ["b.csv"])
+    assert "PermissionError" in summary["files_skipped"]["b.csv"]
 
 
 def test_score__second_call_and_other_target(long_log, workers, monkeypatch):

@@ -205,8 +205,8 @@ def test_digest_sources__of_all_kernels(tmp_path: Path, monkeypatch: pytest.Monk
 EM = """
 import numpy as np
 from pmflib.base.blocks import DenseBlock
-from pmflib.model.statistics import em_statistics, take_logs
-from pmflib.counts.kernels.rows import choose_row_kernels
+from pmflib.model.sufficient_statistics import em_statistics, take_logs
+from pmflib.model.kernels.em_rows import choose_row_kernels
 
 rng = np.random.default_rng(0)
 codes = rng.integers(-1, 3, (200, 6)).astype(np.int8)

@@ -52,3 +52,10 @@ def draw_gaps(cells, n_rows, seed=1):
 @pytest.fixture
 def model():
     return make_tree(SIZES, PARENTS)
+
+
+@pytest.fixture
+def few_starts(monkeypatch):
+    """Forests are looked for from two starts: enough where what is planted is plain."""
+    monkeypatch.setattr("pmflib.families.forests.tree_fit.MOST_STARTS", 2)
+    monkeypatch.setattr("pmflib.families.forests.tree_fit.ROUNDS", ((4, 2),))

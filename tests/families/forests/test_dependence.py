@@ -95,14 +95,17 @@ def test_fit_em__members_are_averaged():
     assert found.model.origin["final"]
 
 
-@pytest.mark.parametrize("n_threads", [1, 3])
-def test_fit_em__same_bits_for_any_number_of_threads(n_threads, monkeypatch):
-    truth = plant(0.6)
-    codes = truth.sample(3000, 1)
-    first = pmf.fit_em(codes, rank=2, schema=truth.schema, dependence="tree", max_passes=20)
-    monkeypatch.setattr("pmflib.em.block_source.count_processors", lambda: n_threads)
-    again = pmf.fit_em(codes, rank=2, schema=truth.schema, dependence="tree", max_passes=20)
-    assert digest_model(first.model) == digest_model(again.model)
+@pytest.mark.usefixtures("few_starts")
+def test_fit_em__same_bits_for_any_number_of_threads(monkeypatch):
+    truth, found = plant(0.6), []
+    codes = truth.sample(900, 1)
+    # more blocks than threads, of few samples
+    monkeypatch.setattr("pmflib.em.block_source.BLOCK_WORK", 1000)
+    for n_threads in (1, 3):
+        monkeypatch.setattr("pmflib.em.block_source.count_processors", lambda n=n_threads: n)
+        fitted = pmf.fit_em(codes, rank=2, schema=truth.schema, dependence="tree", max_passes=20)
+        found.append(digest_model(fitted.model))
+    assert found[0] == found[1]
 
 
 def test_fit_em__gaps_and_a_variable_never_observed():
@@ -162,6 +165,7 @@ def test_fit_em__forest_for_a_target_with_a_rank_that_is_chosen():
 
 @pytest.mark.filterwarnings("ignore::pmflib.base.errors.ConvergenceWarning")
 @pytest.mark.parametrize("dependence", [None, "auto", "tree"])
+@pytest.mark.usefixtures("few_starts")
 def test_fit_em__few_states_with_forests_and_many_without_are_one_choice(dependence):
     truth = plant(0.6)
     codes = truth.sample(1000, 1)
@@ -178,6 +182,7 @@ def test_fit_em__few_states_with_forests_and_many_without_are_one_choice(depende
     assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.05
 
 
+@pytest.mark.usefixtures("few_starts")
 def test_fit_em__classes_are_taken_where_forests_gain_nothing():
     truth = plant(0.0)
     found = pmf.fit_em(truth.sample(1500, 1), rank="auto", schema=truth.schema)

@@ -19,7 +19,7 @@ SCHEMA = pmf.Schema.from_cardinalities(SIZES)
 
 @pytest.fixture
 def split():
-    codes = np.random.default_rng(0).integers(0, SIZES, (120, 3))
+    codes = np.random.default_rng(0).integers(0, SIZES, (120, 3), np.int8)
     return split_samples(DenseBlock(codes[:100]), DenseBlock(codes[100:]), SCHEMA, None)[0]
 
 
@@ -53,6 +53,7 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
     np.testing.assert_allclose(found[::2], models[1].log_prob(held_out[::2]))
 
 
+@pytest.mark.usefixtures("few_starts")
 def test_one_held_out_sample_does_both(split):
     alone = replace(split, held_out=split.held_out[:1])
     found = kind.ForestFits([alone], 0, None, WorkBudget(np.inf)).score(1, 0)
@@ -66,10 +67,11 @@ def copied():
     rng = np.random.default_rng(1)
     codes = np.repeat(rng.integers(0, 3, (600, 3)), 2, axis=1)
     moved = rng.random(codes.shape) < 0.1
-    codes = np.where(moved, rng.integers(0, 3, codes.shape), codes)
+    codes = np.where(moved, rng.integers(0, 3, codes.shape), codes).astype(np.int8)
     return split_samples(DenseBlock(codes), None, pmf.Schema.from_cardinalities([3] * 6), None)
 
 
+@pytest.mark.usefixtures("few_starts")
 def test_choose_kind__forests_beyond_the_budget_are_left_out_and_said_so(copied):
     assert kinds.choose_kind(copied, choose_kinds("auto")).kind == "forests"
     budget = WorkBudget(1e-6)
@@ -85,12 +87,13 @@ def test_choose_kind__forests_that_are_asked_for_have_at_least_one_candidate(cop
     assert "forests" in found.left_out
 
 
+@pytest.mark.usefixtures("few_starts")
 def test_choose_kind__classes_are_doubled_beyond_the_few_where_they_still_gain(monkeypatch):
     rng = np.random.default_rng(2)
     chances = rng.dirichlet(np.full(4, 0.3), (5, 8))
     classes = rng.integers(0, 5, 1500)
     ends = chances[classes].cumsum(axis=2)
-    codes = (rng.random((1500, 8, 1)) > ends[..., :-1]).sum(axis=2)
+    codes = (rng.random((1500, 8, 1)) > ends[..., :-1]).sum(axis=2, dtype=np.int8)
     splits = split_samples(DenseBlock(codes), None, pmf.Schema.from_cardinalities([4] * 8), None)
     monkeypatch.setattr(kinds, "FEW", 2)
     found = kinds.choose_kind(splits, choose_kinds("auto"))

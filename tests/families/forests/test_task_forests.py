@@ -27,10 +27,7 @@ def draw_chain(n_rows, *, seed=0):
     return codes
 
 
-@pytest.fixture(autouse=True)
-def _few_starts(monkeypatch):
-    monkeypatch.setattr("pmflib.families.forests.tree_fit.MOST_STARTS", 2)
-    monkeypatch.setattr("pmflib.families.forests.tree_fit.ROUNDS", ((4, 2),))
+pytestmark = pytest.mark.usefixtures("few_starts")
 
 
 def write_delivery(tmp_path, name, n_rows, seed):

@@ -14,7 +14,7 @@ from tests.stored_samples import split_folds, write_partition
 
 TRUTH = make_model(n_states=3, n_waves=3, sizes=(3, 3, 2), seed=5)
 CODES = draw_panel(TRUTH, 700)
-OPTIONS: dict[str, Any] = {"waves": 3, "n_starts": 2, "max_passes": 40}
+OPTIONS: dict[str, Any] = {"waves": 3, "n_starts": 2, "max_passes": 12}
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +36,11 @@ def are_equal(one, other):
     )
 
 
-@pytest.mark.parametrize("spare_bytes", [0, 1 << 30])
-def test_stored_samples__same_bits_on_workers_and_nearly_those_in_memory(
-    stored, thread_client, spare_bytes
-):
+def test_stored_samples__same_bits_on_workers_and_nearly_those_in_memory(stored, thread_client):
     alone = pmf.families.fit_transitions(stored, 3, **OPTIONS)
-    mapped = stored.with_client(thread_client).with_spare(spare_bytes)
-    assert are_equal(pmf.families.fit_transitions(mapped, 3, **OPTIONS), alone)
+    for spare_bytes in (0, 1 << 30):
+        mapped = stored.with_client(thread_client).with_spare(spare_bytes)
+        assert are_equal(pmf.families.fit_transitions(mapped, 3, **OPTIONS), alone)
     loaded = pmf.families.fit_transitions(CODES, 3, schema=TRUTH.schema, **OPTIONS)
     assert alone.training.log_likelihood == pytest.approx(loaded.training.log_likelihood, rel=1e-6)
     assert alone.training.entropy == pytest.approx(loaded.training.entropy, rel=1e-4)
@@ -70,7 +68,7 @@ def test_checkpoint__resumes_to_the_same_bits_and_refuses_another_fit(
 
     def stop(done, total, text):
         passes.append(text)
-        if len(passes) == 45:
+        if len(passes) == 15:
             raise Stop
 
     folder = tmp_path / "work"

@@ -32,13 +32,13 @@ def test_select_rank__finds_the_planted_rank(rank):
 @pytest.mark.parametrize(("n_variables", "n_levels"), [(15, 10), (30, 5)])
 def test_select_rank__planted_ranks_of_the_published_models(n_variables, n_levels):
     misses = []
-    for rank in range(2, 21):
+    for rank in range(2, 21, 2):
         counts = draw_counts(
             rank, n_rows=100_000, n_variables=n_variables, n_levels=n_levels, seed=1
         )
         misses.append(abs(pmf.fits.select_rank(counts).rank - rank))
     assert max(misses) <= 1
-    assert misses.count(0) >= 17
+    assert misses.count(0) >= 9
 
 
 def test_select_rank__same_seed_same_choice_and_curve_in_the_order_of_ranks():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base import DenseBlock, IdentificationWarning, MemoryPlanError
+from pmflib.base import DenseBlock, IdentificationWarning, MemoryPlanError, PmfError
 from pmflib.information import ClassInformation, merge_information
 from pmflib.model import planted_factors
 
@@ -71,6 +71,16 @@ def test_sum_information__adds_up_over_blocks_and_weights():
         np.testing.assert_allclose(
             getattr(merged, name), getattr(whole, name), rtol=1e-10, atol=1e-9
         )
+
+
+def test_standard_errors__of_a_fit_with_weights_need_them():
+    codes = np.random.default_rng(0).integers(0, 2, (200, 3))
+    weights = np.linspace(1, 3, 200)
+    model = pmf.fit_em(codes, rank=1, pseudo_count=0, weight=weights).model
+    with pytest.raises(PmfError, match=r"without weights.*SurveyDesign\(weight\)"):
+        pmf.inference.standard_errors(model, codes)
+    found = pmf.inference.standard_errors(model, codes, pmf.surveys.SurveyDesign(weights))
+    assert np.all(found["factors"].errors > 0)
 
 
 def test_standard_errors__of_one_state_are_those_of_shares():

@@ -95,3 +95,6 @@ def test_bound_sample_size__rates_of_the_theorems():
         bound_sample_size(10, 4, 0, 0.02)
     with pytest.raises(PmfError, match="observed"):
         bound_sample_size(10, 4, 3, 0.02, observed=0)
+    for failure in (0, 1):
+        with pytest.raises(PmfError, match="failure"):
+            bound_sample_size(10, 4, 3, 0.02, failure=failure)

@@ -5,6 +5,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.answering import TableRequest, count_stored_tables
+from pmflib.answering.evidence import count_designed
 from pmflib.base import ConfigError, DenseBlock, PmfError, SchemaError
 from pmflib.counts import PairCounts
 from pmflib.em import StoredSamples
@@ -295,9 +296,14 @@ def test_answers_from_counts_are_weighted(pipeline, tmp_path, workers):
     kept = (codes[:, [0, 2]] >= 0).all(axis=1) & np.isin(codes[:, 1], (0, 2))
     cells = np.where(kept, 4 * codes[:, 0] + codes[:, 2], -1)
     shares, worth = design.find_effective(cells, 8)
-    # which allows for the degrees of freedom of 500 rows, as of few units
-    worth *= (design.record.find_quantile(0.95) / 1.959964) ** 2
-    assert tables[0].ravel() == pytest.approx(shares * worth, rel=0.005)
+    assert tables[0].ravel() == pytest.approx(shares * worth, rel=1e-6)
+    # each level of a variable has the effective number that it has alone
+    grouped = TableRequest((1, 0), (), 1)
+    alone = [TableRequest((0,), ((1, (level,)),)) for level in range(3)]
+    both = count_stored_tables(blocks, make_schema(*SIZES), [grouped, *alone]).to_samples()[0]
+    np.testing.assert_allclose(both[0], np.stack(both[1:]), rtol=1e-9)
+    by_design = count_designed(codes, make_schema(*SIZES), design, [grouped])[0][0]
+    np.testing.assert_allclose(both[0], by_design, rtol=1e-6)
 
 
 def test_ingest__the_account_has_what_weights_add_up_to(pipeline, tmp_path, workers):

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, OUTER
+from pmflib.model.kernels.em_arguments import INNER, OUTER
 
 FURTHER = 7.5
 """How much larger the number in the logarithm is: eight steps of the recurrence, less a half for an even series."""

@@ -12,7 +12,7 @@ import numpy as np
 from pmflib.apps.crowd.kernels.digamma import FURTHER, fall_short
 from pmflib.base.arrays import FLOOR
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, OUTER
+from pmflib.model.kernels.em_arguments import INNER, OUTER
 
 LARGE = 32.0
 """Numbers from which on the series is right to 1e-8, if at most one is taken out."""

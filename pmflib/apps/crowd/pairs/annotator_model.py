@@ -45,7 +45,7 @@ class AnnotatorModel:
         the classes.
     ordinal
         Whether classes are ordered and mistakes are more probable for nearby classes: see
-        `pmflib.apps.crowd.pairs.shrinkage`.
+        `pmflib.apps.crowd.m_step`.
     copiers
         Groups of workers who repeat each other's labels, with the weight of each worker's labels, in (0, 1]: see
         `pmflib.apps.crowd.copied_labels`. All others have weight 1.

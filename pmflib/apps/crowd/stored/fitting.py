@@ -28,7 +28,7 @@ from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
 from pmflib.base.method_options import MethodChoice, configure_method
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.model.statistics import Assessor
+from pmflib.model.sufficient_statistics import Assessor
 
 PAIRS = "pairs"
 """Zarr group of the counts of pairs, in the folder of their artefact."""

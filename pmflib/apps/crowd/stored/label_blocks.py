@@ -25,6 +25,7 @@ from pmflib.base.blocks import Block, SparseBlock, concatenate_blocks
 from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.identifiers import read_sample_hashes
 from pmflib.schema import Schema
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import Layer, list_layers
 from pmflib.store.sample_blocks import (
@@ -36,7 +37,6 @@ from pmflib.store.sample_blocks import (
     read_blocks,
     read_identifier_texts,
 )
-from pmflib.store.zarr_arrays import read_arrays
 
 B = TypeVar("B", bound=BlockReference)
 

@@ -17,7 +17,8 @@ from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.apps.crowd.questions import choose_questions
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
 from pmflib.base.blocks import SparseBlock
-from pmflib.store.zarr_arrays import read_arrays, write_arrays
+from pmflib.store.array_groups import read_arrays
+from pmflib.store.zarr_arrays import write_arrays
 
 N_UNCERTAIN = 10
 """Number of tasks listed in a summary for which another label would help most."""

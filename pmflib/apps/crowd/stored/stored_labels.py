@@ -15,8 +15,8 @@ import pyarrow as pa
 from pmflib.apps.crowd.e_step import LabelSource, LogWeights, evaluate_blocks, take_labels
 from pmflib.apps.crowd.label_counts import LabelCounts
 from pmflib.apps.crowd.labelling import LabelRule, ScoredTasks
+from pmflib.apps.crowd.m_step import update_crowd_model
 from pmflib.apps.crowd.pairs.annotator_model import CrowdModel
-from pmflib.apps.crowd.pairs.shrinkage import update_crowd_model
 from pmflib.apps.crowd.stored.block_groups import (
     FoldReader,
     call_with_groups,
@@ -59,8 +59,8 @@ from pmflib.cluster.item_maps import map_items
 from pmflib.cluster.maps import listen_to_counts, run_blocks
 from pmflib.cluster.memory import ClusterMemory, MemoryPlan, PlanWorker
 from pmflib.cluster.task_plans import plan_tasks
-from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
+from pmflib.em.stored_blocks import StoredBlocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.checkpoints import drop_arrived, gather_in

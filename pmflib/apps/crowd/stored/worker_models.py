@@ -17,7 +17,8 @@ from pmflib.apps.crowd.pairs.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import SparseBlock
 from pmflib.base.comparison import N_SUMS, PairedGain, estimate_gain_per_cell
-from pmflib.store.zarr_arrays import check_expansion, read_arrays, write_arrays
+from pmflib.store.array_groups import check_expansion, read_arrays
+from pmflib.store.zarr_arrays import write_arrays
 
 KIND = "worker-model"
 MODEL = "worker-model"

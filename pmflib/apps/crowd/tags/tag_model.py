@@ -23,7 +23,7 @@ from pmflib.base.blocks import SparseBlock
 from pmflib.base.defaults import Limits
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.family import Family, State, run_em
-from pmflib.model.statistics import sum_fields
+from pmflib.model.sufficient_statistics import sum_fields
 
 WORKERS = AnnotatorModel(votes=False)
 """Annotator model of the workers: labels are weighed by means of logarithms."""

@@ -13,7 +13,7 @@ for PMFs of missing variables; all other rows use `pmflib.families.forests.kerne
 import math
 
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, OUTER
+from pmflib.model.kernels.em_arguments import INNER, OUTER
 
 LEAST_POSTERIOR = 1e-12
 """Posteriors below this are not added to masses: over 1e9 samples the sum would miss less than a hundredth of one

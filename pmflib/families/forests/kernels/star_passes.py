@@ -14,9 +14,9 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import UNCOUNTED
 from pmflib.families.forests.kernels.messages import LEAST_POSTERIOR
 from pmflib.families.forests.kernels.stars import Stars, find_chance
+from pmflib.model.kernels.em_arguments import UNCOUNTED
 
 WITHIN = UNCOUNTED | {"no_cpython_wrapper": True}
 """Compiler options of functions called from kernels that allocate nothing."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from pmflib.base.arrays import IntArray
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, OUTER
+from pmflib.model.kernels.em_arguments import INNER, OUTER
 
 
 class Stars(NamedTuple):

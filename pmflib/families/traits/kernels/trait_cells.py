@@ -12,7 +12,7 @@ Cells of variables with more directions are processed level by level.
 import math
 
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, PART
+from pmflib.model.kernels.em_arguments import INNER, PART
 
 LARGEST_STEP = 2.0
 """Maximum Newton step in any trait."""

@@ -12,7 +12,6 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, UNCOUNTED
 from pmflib.families.traits.kernels.trait_cells import (
     add_derivatives,
     add_skew,
@@ -21,6 +20,7 @@ from pmflib.families.traits.kernels.trait_cells import (
     shift_to_mean,
     take_step,
 )
+from pmflib.model.kernels.em_arguments import INNER, UNCOUNTED
 
 NEGLIGIBLE = 1e-10
 """Variance below which a logit is treated as constant."""

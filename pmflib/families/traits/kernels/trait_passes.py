@@ -13,7 +13,6 @@ number of levels. Other cells are processed level by level.
 """
 
 from pmflib.base.compiled.saved_code import compile_kernel
-from pmflib.counts.kernels.arguments import INNER, PART, UNCOUNTED
 from pmflib.families.traits.kernels.trait_cells import (
     FEW_DIRECTIONS,
     add_curvature,
@@ -30,6 +29,7 @@ from pmflib.families.traits.kernels.trait_cells import (
     take_step,
     weigh_scores,
 )
+from pmflib.model.kernels.em_arguments import INNER, PART, UNCOUNTED
 
 
 @compile_kernel(**UNCOUNTED)

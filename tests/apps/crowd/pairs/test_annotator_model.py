@@ -5,8 +5,8 @@ from scipy.special import digamma, expit
 
 import pmflib as pmf
 from pmflib.apps.crowd import AnnotatorModel, CrowdModel
+from pmflib.apps.crowd.m_step import SHRINKAGE, update_crowd_model
 from pmflib.apps.crowd.pairs.annotator_model import SECOND_SUBCLASS_POWER, split_subclasses
-from pmflib.apps.crowd.pairs.shrinkage import SHRINKAGE, update_crowd_model
 from pmflib.base import SchemaError
 
 

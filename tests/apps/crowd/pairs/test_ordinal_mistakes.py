@@ -4,7 +4,7 @@ from scipy.special import gammaln
 
 import pmflib as pmf
 from pmflib.apps.crowd import AnnotatorModel
-from pmflib.apps.crowd.pairs.shrinkage import share_mistakes, update_crowd_model
+from pmflib.apps.crowd.m_step import share_mistakes, update_crowd_model
 
 STEPS = np.abs(np.arange(5)[:, None] - np.arange(5))
 

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.base.arrays import IntArray
 from pmflib.base.compiled.lanes import ROWS, Lanes, make_lanes
 from pmflib.base.compiled.plain_lanes import make_plain_lanes
 from pmflib.base.compiled.saved_code import compile_kernel
 from pmflib.base.compiled.vectors import LISTED, count_read, make_combine, make_plain_combine
-from pmflib.counts.kernels.arguments import (
+from pmflib.counts.kernels.readiness import vector_code_works
+from pmflib.model.kernels.em_arguments import (
     ALIKE,
     INNER,
     LONG,
@@ -36,7 +36,6 @@ from pmflib.counts.kernels.arguments import (
     Work,
     make_repair_row,
 )
-from pmflib.counts.kernels.readiness import vector_code_works
 
 
 class RowKernels(NamedTuple):
@@ -282,7 +281,7 @@ def choose_row_kernels(width: int, n_vectors: int, n_panels: int) -> RowKernels:
 
 @lru_cache
 def choose_dense_combined(size: int, codes: Any) -> Callable[..., None]:
-    """Return the kernel from `pmflib.counts.kernels.rows.make_dense_combined` for codes of a dtype."""
+    """Return the kernel from `pmflib.model.kernels.em_rows.make_dense_combined` for codes of a dtype."""
 
     def check() -> bool:
         return _lists_right(make_dense_combined(size), size, codes)
@@ -329,42 +328,3 @@ def _lists_right(list_rows: Callable[..., None], size: int, dtype: Any) -> bool:
     listed = codes[: n_rows * n_variables].reshape(n_rows, n_lists, size)
     expected = bases + (listed * steps.reshape(n_lists, size)).sum(axis=2)
     return bool((entries[: expected.size].reshape(expected.shape) == expected).all())
-
-
-@compile_kernel()
-def write_observed(codes, offsets, indptr, indices):  # type: ignore[no-untyped-def]
-    """Write the level indices of all rows and the start of each row.
-
-    codes: int8 or int16 (n_rows, n_variables), -1 missing. offsets: int64 (n_variables + 1,). indptr: int64 (n_rows +
-    1,), overwritten except for its first entry, 0. indices: int32, overwritten, one longer than the number of observed
-    cells.
-    """
-    # unsigned positions: otherwise numba handles negative ones
-    position = np.uint64(0)
-    for row in range(np.uint64(len(codes))):
-        for variable in range(np.uint64(codes.shape[1])):
-            code = codes[row, variable]
-            # always written, but kept only where observed: cheaper than an unpredictable branch
-            indices[position] = offsets[variable] + code
-            position += np.uint64(code >= 0)
-        indptr[row + np.uint64(1)] = position
-
-
-def find_observed(codes: IntArray, offsets: IntArray) -> tuple[IntArray, IntArray]:
-    """Find the level indices of a dense block.
-
-    Parameters
-    ----------
-    codes
-        int8 or int16 of shape (n_rows, n_variables), contiguous; -1 is missing.
-    offsets
-        int64 of shape (n_variables + 1,).
-
-    Returns
-    -------
-    ``indptr``, int64 of shape (n_rows + 1,), and ``indices``, int32, as in a `pmflib.base.blocks.SparseBlock`.
-    """
-    indptr = np.zeros(len(codes) + 1, np.int64)
-    indices = np.empty(np.count_nonzero(codes >= 0) + 1, np.int32)
-    write_observed(codes, offsets, indptr, indices)
-    return indptr, indices[:-1]

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmflib.base import PseudoCounts
-from pmflib.papers import composite, factor_mse, fit_composite
-from pmflib.papers.composite import CompositeSettings
+from pmflib.papers import factor_mse, fit_composite, opt
+from pmflib.papers.opt import CompositeSettings
 from tests.pair_tables import (
     assert_is_model,
     divergence,
@@ -47,9 +47,9 @@ def test_fit_composite__extrapolation_and_panels_do_not_change_the_update(proble
         return
     pseudo_counts = PseudoCounts(np.ones(offsets[-1]), 2.0)
     # of a single update: an iteration of `fit_composite` makes three, and extrapolates
-    posed = composite._pose(marginals, offsets, observed, None, pseudo_counts)
-    start, _ = composite._open(posed, (prior, factors), CompositeSettings())
-    loss, (found_prior, found) = composite._update(posed, start)
+    posed = opt._pose(marginals, offsets, observed, None, pseudo_counts)
+    start, _ = opt._open(posed, (prior, factors), CompositeSettings())
+    loss, (found_prior, found) = opt._update(posed, start)
     states, mass = np.full(prior.size, 2.0), np.where(posed.isolated, 0, 1.0)[:, None] + 0 * factors
     for a, b in np.argwhere(posed.table > 0):
         posterior = start[0] * start[1][a] * start[1][b]
@@ -61,8 +61,8 @@ def test_fit_composite__extrapolation_and_panels_do_not_change_the_update(proble
     np.testing.assert_allclose(found, mass / sums, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found_prior, states / states.sum(), rtol=1e-9, atol=1e-12)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(composite, "PANEL", 3)
-        panel_loss, panelled = composite._update(posed, start)
+        patch.setattr(opt, "PANEL", 3)
+        panel_loss, panelled = opt._update(posed, start)
     assert panel_loss == pytest.approx(loss, rel=1e-9, abs=1e-12)
     np.testing.assert_allclose(panelled[1], found, rtol=1e-9, atol=1e-12)
 

@@ -16,7 +16,7 @@ ALIKE = np.empty(0, np.int32)
 
 
 class Lists(NamedTuple):
-    """Samples as lists of table rows (`pmflib.counts.kernels.rows`): row s owns ``entries[starts[s]:stops[s]]``."""
+    """Samples as lists of table rows (`pmflib.model.kernels.em_rows`): row s owns ``entries[starts[s]:stops[s]]``."""
 
     entries: npt.NDArray[np.int32]
     """int32 of shape (n_listed,), entry numbers."""
@@ -29,7 +29,7 @@ class Lists(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """A model, scaled and arranged by entry, as filled by `pmflib.counts.kernels.arguments.fill_tables`."""
+    """A model, scaled and arranged by entry, as filled by `pmflib.model.kernels.em_arguments.fill_tables`."""
 
     rows: FloatArray
     """float64 of shape (n_entries * padded,): the table, row after row."""

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pmflib.base.arrays import IntArray, sum_pairs
 from pmflib.base.errors import StoreError
@@ -19,17 +18,12 @@ from pmflib.base.json_records import JsonRecord, from_json
 from pmflib.base.weights import WeightSums
 from pmflib.counts.cell_changes import CellChanges
 from pmflib.schema import Schema
+from pmflib.store.array_groups import open_group, read_array_rows, read_arrays, refuse_damage
 from pmflib.store.file_digests import FOLDER_DIGITS, check_file, holds
-from pmflib.store.zarr_arrays import (
-    add_arrays,
-    create_array,
-    create_group,
-    open_group,
-    read_array_rows,
-    read_arrays,
-    refuse_damage,
-    set_attributes,
-)
+from pmflib.store.zarr_arrays import add_arrays, create_array, create_group, set_attributes
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 KIND = "pair counts"
 PAIRS = "pairs"
@@ -150,9 +144,7 @@ class StoredTables:
         if not self.base:
             raise StoreError(f"counts {str(self.path.parent)!r} are full tables, not differences")
         with refuse_damage(self.path):
-            check_file(self.path.parent / CHANGES)
-            file = pq.ParquetFile(self.path.parent / CHANGES, page_checksum_verification=True)
-            return _read_changes(file, fold, self.schema.n_levels**2)
+            return _read_changes(_open_changes(self.path.parent), fold, self.schema.n_levels**2)
 
     def read(self, fold: int) -> IntArray:
         """Read the table of a fold: int64 of shape (n_levels, n_levels), upper triangle.
@@ -182,17 +174,19 @@ class StoredTables:
         full = folders[0] / PAIRS if self.chain.digests else self.path
         with refuse_damage(self.path):
             group = open_group(full)
-            for folder in folders[1:]:
-                check_file(folder / CHANGES)
-            files = [
-                pq.ParquetFile(folder / CHANGES, page_checksum_verification=True)
-                for folder in folders[1:]
-            ]
-        return group, files
+            return group, list(map(_open_changes, folders[1:]))
 
     def _locate(self, digest: str) -> Path:
         """Return the folder of another artefact of the same kind, derived from the digest only."""
         return self.path.resolve().parents[1] / digest[:FOLDER_DIGITS]
+
+
+def _open_changes(folder: Path) -> pq.ParquetFile:
+    # loaded only for differences, as questions to full tables read no Parquet
+    import pyarrow.parquet as pq
+
+    check_file(folder / CHANGES)
+    return pq.ParquetFile(folder / CHANGES, page_checksum_verification=True)
 
 
 def _read_changes(file: pq.ParquetFile, fold: int, n_cells: int) -> CellChanges:
@@ -287,6 +281,8 @@ class DifferenceWriter:
     def __init__(
         self, path: Path, base: StoredTables, chain: Chain, weights: WeightSums | None = None
     ) -> None:
+        import pyarrow.parquet as pq
+
         arrays, _ = read_arrays(base.path, ["singles", "support"])
         self.schema, self._weights = base.schema, weights
         self._base, self._chain = base, chain
