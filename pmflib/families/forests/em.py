@@ -19,6 +19,7 @@ from pmflib.em.blocks import ScoreRows, merge_duplicates
 from pmflib.em.family import Family, State, run_em
 from pmflib.em.memory import PassMemory
 from pmflib.families.forests.forest import Forest
+from pmflib.families.forests.split_states import SplitStates
 from pmflib.families.forests.statistics import (
     TreeParameters,
     TreePasses,
@@ -126,7 +127,7 @@ TreeState: TypeAlias = State[TreeParameters]
 
 def score_under_forests(parameters: TreeParameters, _: IntArray) -> ScoreRows:
     """Return a function that scores rows under a model with forests; logarithms are computed once."""
-    return TreePasses(parameters).score
+    return SplitStates(parameters).score
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,15 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
 from pmflib.base.blocks import DenseBlock, weigh_rows
-from pmflib.base.comparison import PairedDifference, estimate_gain
 from pmflib.base.defaults import Limits
-from pmflib.base.errors import PmfError
 from pmflib.counts.folds import DEFAULT_FOLDS
 from pmflib.counts.marginals import count_block_levels, normalise_singles
 from pmflib.em.block_source import BlocksInMemory, BlockSource, ScoreUnder, iterate_distinct
@@ -24,8 +22,8 @@ from pmflib.em.family import State, run_em
 from pmflib.em.side_by_side import RunStates, SideBySide
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.criteria import measure_fit
-from pmflib.fits.em_fit import N_FOLDS, OnPass, Passes
-from pmflib.fits.fit_result import FitResult, RungFit
+from pmflib.fits.em_fit import OnPass, Passes
+from pmflib.fits.fit_result import FitResult
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.kinds import FitKind
 from pmflib.fits.stack.ladder import (
@@ -35,147 +33,29 @@ from pmflib.fits.stack.ladder import (
     LadderSizes,
     Rung,
     RungStart,
-    mix_models,
     offer_classes,
 )
-from pmflib.fits.stack.weights import learn_weights, mix_scores
+from pmflib.fits.stack.mixing import FittedRung, Stack
+from pmflib.fits.stack.splits import MOST_HELD_OUT, Split, split_samples
 from pmflib.fits.starts import SampleCounts
-from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
-from pmflib.store.dataset import take_block
 from pmflib.store.sample_blocks import BlockGroup
 
-FEW_ROWS = 2000
-"""Rows below which each of the folds is held out in turn; with more, one fold tells the weights."""
-LEAST_ROWS = 10
-"""Rows below which nothing is held out, and variables are taken as independent."""
-MOST_HELD_OUT = 50_000
-"""Maximum number of held-out rows from which weights are learnt."""
 MOST_LOADED = 20_000_000
 """Cells of stored samples up to which they are read into memory: the fit is that of the same rows in memory."""
 PATIENCE, TOL = 4, 1e-5
 """Limits of the runs of a ladder, unless those of the fit are stricter: its members are averaged, and differences below
 are made up for by the weights.
 """
-LEAST_WEIGHT = 0.01
-"""Weight below which a rung is dropped."""
 LEAST_GAIN = 1e-6
 """Gain, nats per held-out sample, below which a step gains nothing: differences by rounding are no gains."""
-PRIOR_ROWS = 0.1
-"""Pseudo-samples of all weights, distributed inversely to the roots of the numbers of states: they decide between
-models that held-out samples cannot distinguish. More would keep weight for small models that are worse.
-"""
 SURE_ERRORS = 2.0
 """Standard errors by which variables must be dependent, so that a single state is left; later steps need one."""
 DEFAULT_PASSES = Passes()
 """Default stopping criteria."""
 SURE_STEPS = 2
 """Steps that are always tried; the first later step that gains no more than its error ends the ladder."""
-
-
-class Split(NamedTuple):
-    """Training samples, and held-out ones in memory."""
-
-    training: DenseBlock | StoredSamples
-    held_out: DenseBlock
-
-
-class FittedRung(NamedTuple):
-    """A rung fitted to all splits.
-
-    Parameters
-    ----------
-    rung
-        The rung.
-    passes
-        Number of passes of each of its runs.
-    parameters
-        Joined parameters for each split.
-    scores
-        float64 of shape (n_samples, 1 or 2): log-probability of each held-out sample of all splits under the fit
-        without it, nats; with a target, that of its other variables as well.
-    """
-
-    rung: Rung
-    passes: tuple[int, ...]
-    parameters: tuple[Any, ...]
-    scores: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Rungs with their weights.
-
-    Parameters
-    ----------
-    rungs
-        Fitted rungs, at least one.
-    weights
-        float64 of shape (n_rungs,), which sum to 1.
-    counts
-        float64 of shape (n_samples,): number of samples that each held-out row counts for.
-    """
-
-    rungs: tuple[FittedRung, ...]
-    weights: FloatArray
-    counts: FloatArray
-
-    @classmethod
-    def weigh(cls, rungs: Sequence[FittedRung], counts: FloatArray) -> Stack:
-        """Learn the weights of rungs; those with less than ``LEAST_WEIGHT`` are dropped."""
-        while True:
-            scores = np.stack([each.scores for each in rungs], axis=1)
-            sizes = np.array([each.rung.n_states**-0.5 for each in rungs])
-            hidden = scores[:, :, 1] if scores.shape[2] > 1 else None
-            prior = PRIOR_ROWS * sizes / sizes.sum()
-            weights = learn_weights(scores[:, :, 0], counts, prior, hidden)
-            kept = weights >= LEAST_WEIGHT
-            if kept.all():
-                return cls(tuple(rungs), weights, counts)
-            rungs = [each for each, is_kept in zip(rungs, kept, strict=True) if is_kept]
-
-    @property
-    def scores(self) -> FloatArray:
-        """Log-likelihood of each held-out sample, nats: float64 of shape (n_samples,)."""
-        found = np.stack([each.scores for each in self.rungs], axis=1)
-        mixed = mix_scores(found[:, :, 0], self.weights)
-        return mixed - mix_scores(found[:, :, 1], self.weights) if found.shape[2] > 1 else mixed
-
-    def average(self, scores: FloatArray) -> float:
-        """Return the mean over held-out samples."""
-        return float(self.counts @ scores / max(self.counts.sum(), 1e-300))
-
-    def subtract(self, other: Stack) -> PairedDifference:
-        """Return the gain over another stack per held-out sample, nats, and its standard error."""
-        gains = self.scores - other.scores
-        sums = self.counts.sum(), self.counts @ gains, self.counts @ gains**2
-        return estimate_gain(np.array(sums))
-
-    def mix(self, parameters: Sequence[Any], schema: Schema, origin: ModelOrigin) -> JointPMF:
-        """Make one model of the parameters of all rungs."""
-        models = [
-            each.rung.make(joined, schema, origin)
-            for each, joined in zip(self.rungs, parameters, strict=True)
-        ]
-        if len(models) == 1:
-            return models[0]
-        return mix_models(models, self.weights, schema, origin)
-
-    def list_rungs(self) -> tuple[RungFit, ...]:
-        """Return what a result says of the rungs."""
-        return tuple(
-            RungFit(
-                each.rung.name,
-                each.rung.kind,
-                each.rung.rank,
-                each.rung.members,
-                max(each.passes),
-                self.average(each.scores[:, 0] - each.scores[:, 1:].sum(axis=1)),
-                float(weight),
-            )
-            for each, weight in zip(self.rungs, self.weights, strict=True)
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +98,7 @@ class StackFit:
         """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
         if isinstance(samples, StoredSamples) and count_cells(samples) <= MOST_LOADED:
             samples = samples.read_block()
-        splits = self._split(samples, validation)
+        splits = split_samples(samples, validation, self.schema)
         stack, notes = self._climb(samples, splits)
         is_refit = validation is None and bool(splits)
         if is_refit or not splits:
@@ -249,35 +129,6 @@ class StackFit:
             trial=trial,
             ladder=stack.list_rungs(),
         )
-
-    def _split(self, samples: DenseBlock | StoredSamples, validation: object | None) -> list[Split]:
-        """Return training and held-out samples: one split, or one for each fold if there are few rows."""
-        if isinstance(validation, StoredSamples):
-            held_out = validation.read_some(MOST_HELD_OUT)
-            return [Split(samples, held_out)] if len(held_out) else []
-        if validation is not None:
-            held_out = DenseBlock(self.schema.encode(validation))
-            if not len(held_out):
-                raise PmfError("validation has no rows; omit it, or hold out at least one sample")
-            return [Split(samples, held_out)]
-        if isinstance(samples, StoredSamples):
-            folds = sorted({block.fold for block in samples.blocks})
-            rest = [block for block in samples.blocks if block.fold != folds[-1]]
-            last = [block for block in samples.blocks if block.fold == folds[-1]]
-            if not rest:
-                return []
-            held_out = take_block(last, self.schema, MOST_HELD_OUT)
-            return [Split(samples.with_blocks(rest), held_out)]
-        if len(samples) < LEAST_ROWS:
-            return []
-        fold = samples.assign_folds(N_FOLDS)
-        turns = range(N_FOLDS if len(samples) < FEW_ROWS else 1)
-        # a design may have so few units that folds are empty
-        return [
-            Split(samples[fold != k], samples[fold == k])
-            for k in turns
-            if 0 < np.count_nonzero(fold == k) < len(samples)
-        ]
 
     def _climb(
         self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]
