@@ -29,7 +29,7 @@ from pmflib.fits.fit_result import FitResult, warn_if_stopped
 from pmflib.fits.fit_specifications import Options
 from pmflib.fits.kinds import FitKind, choose_kinds, find_kind, is_forced
 from pmflib.fits.ranks.selection import select, split_for_choice
-from pmflib.fits.stack.fit import StackFit
+from pmflib.fits.stack.fit import DEFAULT_PASSES, StackFit
 from pmflib.fits.stack.ladder import EFFORTS, PSEUDO_COUNT, Effort
 from pmflib.fits.starts import PreparedStart, StoredCounts, load_counts
 from pmflib.model import JointPMF
@@ -161,18 +161,11 @@ def fit_em(
         training = weigh_samples(training, weight, variables.weight_decimals)
     position = None if target is None else variables.position(target)
     if rank is None and model is None and start_model is None:
-        stack = StackFit(
-            variables,
-            EFFORTS[effort],
-            choose_kinds("auto" if dependence is None else dependence),
-            not is_forced(dependence),
-            PSEUDO_COUNT if pseudo_count == "auto" else pseudo_count,
-            # stored samples have the stack of the same rows in memory
-            _read_seed(rng, is_stored=True),
-            steps,
-            find_on_pass(steps),
-            position,
+        # stored samples have the stack of the same rows in memory
+        stack = _make_stack(
+            variables, effort, dependence, pseudo_count, _read_seed(rng, is_stored=True), steps
         )
+        stack = replace(stack, on_pass=find_on_pass(steps), target=position)
         return _note_weights(stack.fit(training, validation), training)
 
     def make_fit(rank: int) -> EMFit:
@@ -219,6 +212,26 @@ def fit_em(
             notes=(*chosen.reasons, *result.notes),
         )
     return _note_weights(result, training)
+
+
+def _make_stack(
+    schema: Schema,
+    effort: str,
+    dependence: str | None = None,
+    pseudo_count: float | Literal["auto"] = "auto",
+    seed: int = 0,
+    passes: Passes = DEFAULT_PASSES,
+) -> StackFit:
+    """Make the fit of a stack from the options of `fit_em`."""
+    return StackFit(
+        schema,
+        EFFORTS[effort],
+        choose_kinds("auto" if dependence is None else dependence),
+        not is_forced(dependence),
+        PSEUDO_COUNT if pseudo_count == "auto" else pseudo_count,
+        seed,
+        passes,
+    )
 
 
 def _load_folds(training: StoredSamples, counts: PairCounts | StoredCounts | None) -> PairCounts:
@@ -325,12 +338,13 @@ def distil(
 
 def plan_fit_em(
     samples: StoredSamples,
-    rank: int,
+    rank: int | None,
     *,
     start: str = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
-    dependence: str = "none",
+    dependence: str | None = "none",
+    effort: Effort = "normal",
     n_threads: int = 1,
 ) -> MemoryPlan:
     """Plan the memory of `fit_em` on a worker of stored samples and in this process, without the samples.
@@ -339,11 +353,13 @@ def plan_fit_em(
     ----------
     samples
         Training samples, with their client.
-    rank, start, pseudo_count, members, dependence
+    rank, start, pseudo_count, members, dependence, effort
         As for `fit_em`; "tree" also stands for a model with forests as start.
     n_threads
         Number of threads of the worker.
     """
+    if rank is None:
+        return _make_stack(samples.schema, effort, dependence).plan(samples, n_threads)
     options = Options.make(start, pseudo_count, members, rank)
     n_models = options.count_models(samples.n_observed, rank)
     n_waiting = samples.plan_pass(rank, n_models).n_waiting

@@ -8,11 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray
+from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.pseudo_counts import PseudoCounts
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.block_source import ScoreUnder
 from pmflib.em.family import Family, State
-from pmflib.families.forests.em import Forests, TreeOptions, are_modest, score_under_forests
+from pmflib.families.forests.em import (
+    Forests,
+    TreeOptions,
+    are_modest,
+    plan_trees,
+    score_under_forests,
+)
 from pmflib.families.forests.forest import Forest
 from pmflib.families.forests.statistics import TreeParameters
 from pmflib.families.forests.tree_fit import PLAIN_PASSES, estimate_run
@@ -77,6 +84,10 @@ class ForestRung(Rung):
     def make(self, parameters: Any, schema: Schema, origin: ModelOrigin) -> JointPMF:
         """Make the model of joined parameters."""
         return TreePMF.make(parameters, schema, origin)
+
+    def plan(self, offsets: IntArray, n_threads: int, n_waiting: int) -> MemoryPlan:
+        """Plan the memory of a pass."""
+        return plan_trees(offsets, self.rank, n_threads, n_waiting=n_waiting)
 
 
 def offer_forests(sizes: LadderSizes, pseudo_count: float) -> list[Rung]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
 from pmflib.base.blocks import DenseBlock, weigh_rows
 from pmflib.base.defaults import Limits
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.folds import DEFAULT_FOLDS
 from pmflib.counts.marginals import count_block_levels, normalise_singles
 from pmflib.em.block_source import BlocksInMemory, BlockSource, ScoreUnder, iterate_distinct
@@ -52,6 +54,8 @@ LEAST_GAIN = 1e-6
 """Gain, nats per held-out sample, below which a step gains nothing: differences by rounding are no gains."""
 SURE_ERRORS = 2.0
 """Standard errors by which variables must be dependent, so that a single state is left; later steps need one."""
+REMEDY = "Choose effort 'quick', merge levels, use fewer threads, or raise cluster.memory_limit."
+"""What to do where a ladder does not fit in memory."""
 DEFAULT_PASSES = Passes()
 """Default stopping criteria."""
 SURE_STEPS = 2
@@ -96,7 +100,9 @@ class StackFit:
 
     def fit(self, samples: DenseBlock | StoredSamples, validation: object | None) -> FitResult:
         """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
-        if isinstance(samples, StoredSamples) and count_cells(samples) <= MOST_LOADED:
+        if isinstance(validation, StoredSamples) and not validation.n_rows:
+            validation = None
+        if is_loaded(samples):
             samples = samples.read_block()
         splits = split_samples(samples, validation, self.schema)
         stack, notes = self._climb(samples, splits)
@@ -129,6 +135,25 @@ class StackFit:
             trial=trial,
             ladder=stack.list_rungs(),
         )
+
+    def plan(self, samples: StoredSamples, n_threads: int) -> MemoryPlan:
+        """Plan the memory of the step of the ladder that needs most, on a worker with so many threads and here."""
+        rungs = self._list_rungs(samples)
+        plans: list[MemoryPlan] = []
+        for step in sorted({each.step for each in rungs}):
+            mine = [each for each in rungs if each.step == step]
+            n_waiting = samples.plan_pass(sum(each.n_states for each in mine)).n_waiting
+            worker, client = Counter[str](), Counter[str]()
+            for rung in mine:
+                found = rung.plan(self.schema.offsets, n_threads, n_waiting)
+                worker.update(found.parts)
+                client.update(found.client_parts)
+            plans.append(MemoryPlan("EM of a stack", dict(worker), REMEDY, dict(client)))
+        plan = reduce(MemoryPlan.take_larger, plans)
+        if not is_loaded(samples):
+            return plan
+        kept = {"samples": 2 * count_cells(samples) * self.schema.code_dtype.itemsize}
+        return MemoryPlan(plan.stage, {}, plan.remedy, plan.parts | plan.client_parts | kept)
 
     def _climb(
         self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]
@@ -300,7 +325,7 @@ class StackFit:
     ) -> BlockSource:
         """Return samples as blocks for models of a rank."""
         if isinstance(samples, StoredSamples):
-            return samples
+            return samples.with_target(target)
         return BlocksInMemory.cut(samples, self.schema.offsets, rank, target)
 
     def _make_origin(self, stack: Stack) -> ModelOrigin:
@@ -316,6 +341,11 @@ class StackFit:
         """Compute the SHA-256 digest of the options that states depend on."""
         parts = [self.schema.digest, self.effort, self.pseudo_count, self.seed, self.target]
         return digest_fit(json.dumps(parts))
+
+
+def is_loaded(samples: DenseBlock | StoredSamples) -> TypeGuard[StoredSamples]:
+    """Whether samples are stored, and so few that they are fitted in memory."""
+    return isinstance(samples, StoredSamples) and count_cells(samples) <= MOST_LOADED
 
 
 def count_cells(samples: StoredSamples) -> int:

@@ -12,10 +12,12 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
 from pmflib.base.hooks import find_offers
 from pmflib.base.pseudo_counts import PseudoCounts
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.block_source import ScoreUnder
 from pmflib.em.blocks import score_under_classes
 from pmflib.em.family import Family, State
 from pmflib.em.latent_classes import LatentClasses
+from pmflib.em.memory import plan_em
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.papers.pair_matrix import start_random
@@ -33,7 +35,8 @@ class EffortLimits(NamedTuple):
     members
         Number of models that a rung of latent classes averages.
     seconds
-        Estimated processor time of the passes of a rung above which it has fewer members, or is left out.
+        Processor time of the passes of a rung, by the cost model, above which it has fewer members, or is left out;
+        of more than ``FULL_CELLS`` observed cells, so much for each.
     steps
         Last step of the ladder.
     """
@@ -59,7 +62,11 @@ CELLS_PER_PARAMETER = 3
 MOST_ENTRIES = 40_000_000
 """Largest number of entries of the factors of a rung: 320 MB."""
 PASS_SECONDS = 4e-10
-"""Time of an EM pass per observed cell and state, measured on one core of a 2023 server."""
+"""Time of an EM pass per observed cell and state, on one core of a 2023 server. It is a constant, never measured, so
+that a ladder is the same on every machine and for any number of workers.
+"""
+FULL_CELLS = 5_000_000
+"""Observed cells from which on the time for a rung grows with them, and the ladder does not."""
 USUAL_PASSES = 40
 """Typical number of passes until held-out samples stop a rung."""
 
@@ -89,7 +96,8 @@ class LadderSizes:
 
     def count_members(self, members: int, seconds: float) -> int:
         """Return how many members, each of so many seconds, a rung can have: at most ``members``; 0 if not one."""
-        return min(members, int(self.limits.seconds / max(seconds, 1e-9)))
+        allowed = self.limits.seconds * max(1.0, self.n_observed / FULL_CELLS)
+        return min(members, int(allowed / max(seconds, 1e-9)))
 
 
 class RungStart(NamedTuple):
@@ -164,6 +172,10 @@ class Rung(ABC):
     def make(self, parameters: Any, schema: Schema, origin: ModelOrigin) -> JointPMF:
         """Make the model of joined parameters."""
 
+    @abstractmethod
+    def plan(self, offsets: IntArray, n_threads: int, n_waiting: int) -> MemoryPlan:
+        """Plan the memory of a pass: see `pmflib.em.memory.PassMemory.plan`."""
+
 
 @dataclass(frozen=True, eq=False)
 class ClassRung(Rung):
@@ -204,6 +216,11 @@ class ClassRung(Rung):
         """Make the model of joined parameters."""
         prior, factors = parameters
         return JointPMF(prior, factors, schema, origin)
+
+    def plan(self, offsets: IntArray, n_threads: int, n_waiting: int) -> MemoryPlan:
+        """Plan the memory of a pass."""
+        sizes = int(offsets[-1]), self.rank, n_threads, self.members
+        return plan_em(*sizes, n_waiting=n_waiting)
 
 
 @dataclass(frozen=True, eq=False)

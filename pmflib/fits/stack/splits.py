@@ -11,21 +11,20 @@ from pmflib.base.errors import PmfError
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.em_fit import N_FOLDS
 from pmflib.schema import Schema
-from pmflib.store.dataset import take_block
 
 FEW_ROWS = 2000
 """Rows below which each of the folds is held out in turn; with more, one fold tells the weights."""
 LEAST_ROWS = 10
 """Rows below which nothing is held out, and variables are taken as independent."""
 MOST_HELD_OUT = 50_000
-"""Maximum number of held-out rows from which weights are learnt."""
+"""Number of held-out rows from which weights are learnt, if there are so many; stored ones are whole blocks."""
 
 
 class Split(NamedTuple):
-    """Training samples, and held-out ones in memory."""
+    """Training and held-out samples; the latter are stored if the former are, so that workers share their scoring."""
 
     training: DenseBlock | StoredSamples
-    held_out: DenseBlock
+    held_out: DenseBlock | StoredSamples
 
 
 def split_samples(
@@ -33,8 +32,11 @@ def split_samples(
 ) -> list[Split]:
     """Return training and held-out samples: one split, or one for each fold if there are few rows."""
     if isinstance(validation, StoredSamples):
-        held_out = validation.read_some(MOST_HELD_OUT)
-        return [Split(samples, held_out)] if len(held_out) else []
+        if not validation.n_rows:
+            return []
+        if isinstance(samples, StoredSamples):
+            return [Split(samples, limit_rows(validation))]
+        return [Split(samples, validation.read_some(MOST_HELD_OUT))]
     if validation is not None:
         held_out = DenseBlock(schema.encode(validation))
         if not len(held_out):
@@ -46,8 +48,7 @@ def split_samples(
         last = [block for block in samples.blocks if block.fold == folds[-1]]
         if not rest:
             return []
-        held_out = take_block(last, schema, MOST_HELD_OUT)
-        return [Split(samples.with_blocks(rest), held_out)]
+        return [Split(samples.with_blocks(rest), limit_rows(samples.with_blocks(last)))]
     if len(samples) < LEAST_ROWS:
         return []
     fold = samples.assign_folds(N_FOLDS)
@@ -58,3 +59,13 @@ def split_samples(
         for k in turns
         if 0 < np.count_nonzero(fold == k) < len(samples)
     ]
+
+
+def limit_rows(samples: StoredSamples) -> StoredSamples:
+    """Return blocks spread over stored samples, with ``MOST_HELD_OUT`` rows or hardly more."""
+    filled = [block for block in samples.blocks if block.n_rows]
+    n_blocks = max(1, MOST_HELD_OUT * len(filled) // max(samples.n_rows, 1))
+    if n_blocks >= len(filled):
+        return samples
+    positions = np.linspace(0, len(filled) - 1, n_blocks).astype(np.int64)
+    return samples.with_blocks([filled[position] for position in np.unique(positions)])

@@ -5,7 +5,12 @@ import pytest
 
 import pmflib as pmf
 from pmflib.base import PmfError
+from pmflib.cluster import open_client, start_workers
 from pmflib.fits import summarise_fit
+from pmflib.fits.from_samples import plan_fit_em
+from pmflib.fits.stack.ladder import EFFORTS, LadderSizes, offer_classes
+from pmflib.fits.stack.splits import limit_rows
+from pmflib_tasks.config import ClusterConfig
 from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 2, 4, 2, 3, 2]
@@ -146,6 +151,66 @@ def test_fit_em__stored_samples_that_are_not_loaded_have_a_stack_as_good(tmp_pat
     loaded = pmf.fit_em(CODES, schema=SCHEMA, validation=unseen, effort="quick", max_passes=15)
     gap = found.model.log_prob(unseen).mean() - loaded.model.log_prob(unseen).mean()
     assert abs(gap) < 0.02
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.base.errors.ConvergenceWarning")
+def test_fit_em__the_same_stack_on_any_number_of_workers(tmp_path, monkeypatch):
+    """Blocks are groups of their own, which workers share, those of held-out samples as well."""
+    monkeypatch.setattr("pmflib.fits.stack.fit.MOST_LOADED", 0)
+    monkeypatch.setattr("pmflib.store.sample_blocks.MIN_GROUP", 1)
+    blocks, held_out = (
+        write_partition(tmp_path / name, codes, SCHEMA, block_rows=60)
+        for name, codes in (("a", CODES), ("b", TRUTH.sample(200, 11)))
+    )
+
+    def fit(client):
+        training, unseen = (
+            pmf.em.StoredSamples(each, SCHEMA, client, spare_bytes=1 << 30)
+            for each in (blocks, held_out)
+        )
+        return pmf.fit_em(training, validation=unseen, effort="quick", max_passes=4).model
+
+    alone = fit(None)
+    for workers in (1, 3):
+        with start_workers(ClusterConfig(workers=workers)) as address, open_client(address) as each:
+            found = fit(each)
+        np.testing.assert_array_equal(found.prior, alone.prior)
+        np.testing.assert_array_equal(found.factors, alone.factors)
+
+
+def test_fit_em__stored_samples_without_held_out_ones_hold_a_fold_out(tmp_path):
+    training = pmf.em.StoredSamples(write_partition(tmp_path / "a", CODES, SCHEMA), SCHEMA)
+    found = pmf.fit_em(training, validation=training.with_blocks([]), effort="quick")
+    alone = pmf.fit_em(training, effort="quick")
+    assert found.model.rank > 1
+    np.testing.assert_array_equal(found.model.prior, alone.model.prior)
+
+
+@pytest.mark.parametrize("most_loaded", [0, 1 << 30])
+def test_plan_fit_em__a_longer_ladder_needs_more(tmp_path, monkeypatch, most_loaded):
+    monkeypatch.setattr("pmflib.fits.stack.fit.MOST_LOADED", most_loaded)
+    samples = pmf.em.StoredSamples(write_partition(tmp_path / "a", CODES, SCHEMA), SCHEMA)
+    quick, normal, two = (
+        plan_fit_em(samples, None, dependence=None, effort=effort, n_threads=n).join_client().needed
+        for effort, n in (("quick", 1), ("normal", 1), ("normal", 2))
+    )
+    assert 0 < quick < normal < two
+
+
+def test_limit_rows__blocks_spread_over_all(tmp_path, monkeypatch):
+    monkeypatch.setattr("pmflib.fits.stack.splits.MOST_HELD_OUT", 100)
+    blocks = write_partition(tmp_path / "a", CODES, SCHEMA, block_rows=10)
+    limited = limit_rows(pmf.em.StoredSamples(blocks, SCHEMA))
+    assert 80 <= limited.n_rows <= 100
+    assert (limited.blocks[0], limited.blocks[-1]) == (blocks[0], blocks[-1])
+
+
+@pytest.mark.parametrize(("cells", "members"), [(10**6, 10), (10**7, 10), (10**9, 10)])
+def test_offer_classes__ladders_of_many_cells_have_a_common_length(cells, members):
+    sizes = LadderSizes(np.arange(0, 101, 5), cells // 20, cells, EFFORTS["normal"])
+    rungs = {each.rank: each.members for each in offer_classes(sizes, 0.3)}
+    assert rungs[20] == members
+    assert sum(rungs.values()) >= 12
 
 
 def test_fit_em__what_a_ladder_leaves_no_choice_of():
