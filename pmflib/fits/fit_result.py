@@ -73,6 +73,8 @@ class RungFit(JsonRecord):
         Held-out log-likelihood per sample of the rung alone, nats.
     weight
         Weight in the mixture.
+    number
+        Number among the models of the same kind and number of states, from 0.
     """
 
     name: str
@@ -82,6 +84,7 @@ class RungFit(JsonRecord):
     passes: int
     held_out: float
     weight: float
+    number: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,8 @@ def fit_em(
         A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
     model
         Model to refine; give either a model or a rank. Without held-out samples it is refined until the objective
-        converges. A model with forests keeps its options, and its forests are re-estimated periodically.
+        converges. A model with forests keeps its options, and its forests are re-estimated periodically. A stack has a
+        few more passes with its forests as they are, and new weights from held-out samples.
     rank
         Number of latent states, if no model is given; None for a stack. "auto" doubles it until held-out samples have
         twice not become more likely, then fills in the ranks below the best.
@@ -160,12 +161,17 @@ def fit_em(
         check_row_order(samples, weight=weight)
         training = weigh_samples(training, weight, variables.weight_decimals)
     position = None if target is None else variables.position(target)
-    if rank is None and model is None and start_model is None:
+    is_resumed = model is not None and "stack" in model.origin
+    if is_resumed or (rank is None and model is None and start_model is None):
         # stored samples have the stack of the same rows in memory
         stack = _make_stack(
             variables, effort, dependence, pseudo_count, _read_seed(rng, is_stored=True), steps
         )
         stack = replace(stack, on_pass=find_on_pass(steps), target=position)
+        if is_resumed:
+            assert model is not None
+            stack = replace(stack, pseudo_count=model.origin.pseudo_count or PSEUDO_COUNT)
+            return _note_weights(stack.resume(model, training, validation), training)
         return _note_weights(stack.fit(training, validation), training)
 
     def make_fit(rank: int) -> EMFit:
@@ -388,7 +394,7 @@ def check_can_start(model: JointPMF) -> None:
     PmfError
         If the model is an average.
     """
-    if model.origin.final:
+    if model.origin.final and "stack" not in model.origin:
         raise PmfError(
             f"model is final, a mixture of {model.origin.average or 'several'} fits, which EM would take apart; pass "
             "a rank, or fit a model to samples drawn from it"

@@ -45,6 +45,8 @@ class FitKind:
     offer
         Returns the rungs of a ladder that are of this kind: called with `pmflib.fits.stack.ladder.LadderSizes` and a
         pseudo-count. None offers none.
+    rung
+        Makes a rung of this kind, of a given step, rank, number of members, pseudo-count and number.
     mix
         Joins models of this kind and latent classes into one mixture, as `pmflib.fits.stack.ladder.mix_models` does.
     """
@@ -59,6 +61,7 @@ class FitKind:
     refine: Callable[..., FitResult] | None = None
     plan: Callable[..., MemoryPlan] | None = None
     offer: Callable[..., list[Any]] | None = None
+    rung: Callable[..., Any] | None = None
     mix: Callable[..., Any] | None = None
 
 

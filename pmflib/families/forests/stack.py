@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,16 +48,11 @@ OPTIONS = (
 class ForestRung(Rung):
     """States with forests of their own from a random start, stopped where held-out samples are likeliest.
 
-    Parameters
-    ----------
-    number
-        Number of the model among those of a step, from 0: it determines the start and the options.
+    The number of the rung determines its start and its options.
     """
 
     kind: ClassVar[str] = "forests"
     score_under: ClassVar[ScoreUnder[Any]] = staticmethod(score_under_forests)
-
-    number: int = 0
 
     @property
     def name(self) -> str:
@@ -70,11 +66,30 @@ class ForestRung(Rung):
         offsets = start.offsets
         rng = np.random.default_rng([start.seed, self.rank, self.number])
         prior, factors = start_random(start.singles, offsets, rank=self.rank, rng=rng)
-        options = OPTIONS[self.number % len(OPTIONS)]._replace(pseudo_count=self.pseudo_count)
-        shape = PseudoCounts.shaped_by(start.singles, offsets, self.pseudo_count)
-        family = Forests(offsets, options, shape)
         plain = TreeParameters.plain(prior, factors, offsets)
-        return [(family, family.begin(plain, PLAIN_PASSES if self.rank > 1 else 0))]
+        return self._run(plain, start, PLAIN_PASSES if self.rank > 1 else 0)
+
+    def _run(
+        self, parameters: TreeParameters, start: RungStart, due: int
+    ) -> list[tuple[Family[Any, Any], State[Any]]]:
+        options = OPTIONS[self.number % len(OPTIONS)]._replace(pseudo_count=self.pseudo_count)
+        shape = PseudoCounts.shaped_by(start.singles, start.offsets, self.pseudo_count)
+        family = Forests(start.offsets, options, shape)
+        return [(family, family.begin(parameters, due))]
+
+    def read(self, model: JointPMF, states: slice) -> Any:
+        """Return prior, forests and tables of the states."""
+        assert isinstance(model, TreePMF)
+        prior, forest, tables = model.parameters
+        own = (forest.states >= states.start) & (forest.states < states.stop)
+        parents = Forest(forest.parents[states], forest.offsets)
+        return TreeParameters(prior[states] / prior[states].sum(), parents, tables[own])
+
+    def resume(
+        self, parameters: Any, start: RungStart
+    ) -> list[tuple[Family[Any, Any], State[Any]]]:
+        """Return the only run; the forests stay as they are."""
+        return self._run(parameters, start, sys.maxsize)
 
     def join(self, parameters: Sequence[Any]) -> Any:
         """Return the parameters of the only run."""

@@ -36,10 +36,12 @@ from pmflib.fits.stack.ladder import (
     Rung,
     RungStart,
     offer_classes,
+    read_rungs,
 )
 from pmflib.fits.stack.mixing import FittedRung, Stack
 from pmflib.fits.stack.splits import MOST_HELD_OUT, Split, split_samples
 from pmflib.fits.starts import SampleCounts
+from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
@@ -54,6 +56,8 @@ LEAST_GAIN = 1e-6
 """Gain, nats per held-out sample, below which a step gains nothing: differences by rounding are no gains."""
 SURE_ERRORS = 2.0
 """Standard errors by which variables must be dependent, so that a single state is left; later steps need one."""
+MOST_RESUMED = 3
+"""Passes of a stack that is continued: what is new moves its parameters little, and the weights are learnt anew."""
 REMEDY = "Choose effort 'quick', merge levels, use fewer threads, or raise cluster.memory_limit."
 """What to do where a ladder does not fit in memory."""
 DEFAULT_PASSES = Passes()
@@ -100,37 +104,71 @@ class StackFit:
 
     def fit(self, samples: DenseBlock | StoredSamples, validation: object | None) -> FitResult:
         """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
-        if isinstance(validation, StoredSamples) and not validation.n_rows:
-            validation = None
-        if is_loaded(samples):
-            samples = samples.read_block()
+        samples, validation = prepare(samples, validation)
         splits = split_samples(samples, validation, self.schema)
         stack, notes = self._climb(samples, splits)
-        is_refit = validation is None and bool(splits)
-        if is_refit or not splits:
-            parameters = self._refit(stack, samples)
-        else:
-            parameters = [each.parameters[0] for each in stack.rungs]
-        origin = self._make_origin(stack)
-        model = stack.mix(parameters, self.schema, origin)
-        score = stack.average(stack.scores)
-        n_rows = round(float(stack.counts.sum()))
-        n_trials = len(splits) if is_refit else 0
         trial = None
-        if is_refit:
-            trial = stack.mix([each.parameters[0] for each in stack.rungs], self.schema, origin)
-        training = measure_fit(model, self._open(samples, model.rank))
+        parameters = [each.parameters[0] for each in stack.rungs]
+        if validation is None:
+            if splits:
+                trial = stack.mix(parameters, self.schema, self._make_origin(stack))
+            parameters = self._refit(stack, samples)
+        n_trials = len(splits) if validation is None else 0
+        return self._report(stack, parameters, samples, notes, n_trials, trial)
+
+    def resume(
+        self, model: JointPMF, samples: DenseBlock | StoredSamples, validation: object | None
+    ) -> FitResult:
+        """Continue a stack with a few passes over samples; held-out samples give new weights.
+
+        Without held-out samples, rungs keep their weights: their parameters have seen all samples.
+        """
+        samples, validation = prepare(samples, validation)
+        found = read_rungs(model, self.pseudo_count)
+        rungs, known = [each for each, _, _ in found], [each for _, each, _ in found]
+        splits = [] if validation is None else split_samples(samples, validation, self.schema)
+        if splits:
+            fitted, counts = self._fit_step(rungs, splits, known)
+            stack = Stack.weigh(fitted, counts)
+            parameters = [each.parameters[0] for each in stack.rungs]
+        else:
+            ended = self._run("all", rungs, samples, None, known=known)
+            parameters = join_ended(rungs, ended)
+            passes = [tuple(each.n_passes for each in states) for states in ended]
+            stack = Stack(
+                tuple(
+                    FittedRung(rung, own, (), np.zeros((0, 1)))
+                    for rung, own in zip(rungs, passes, strict=True)
+                ),
+                np.array([weight for _, _, weight in found]),
+                np.zeros(0),
+            )
+        note = f"continued from a stack of {len(found)} models, with at most {MOST_RESUMED} passes"
+        return self._report(stack, parameters, samples, (note,))
+
+    def _report(
+        self,
+        stack: Stack,
+        parameters: Sequence[Any],
+        samples: DenseBlock | StoredSamples,
+        notes: tuple[str, ...],
+        n_trials: int = 0,
+        trial: JointPMF | None = None,
+    ) -> FitResult:
+        """Return the result of a fit, whose model has the parameters of all rungs."""
+        model = stack.mix(parameters, self.schema, self._make_origin(stack))
+        score, n_rows = stack.average(stack.scores), round(float(stack.counts.sum()))
         return FitResult(
             model,
             (),
-            (score,) if splits else (),
+            (score,) if n_rows else (),
             max(max(each.passes) for each in stack.rungs),
             False,
             "stack",
             notes,
             log_likelihoods=(),
-            training=training,
-            held_out_score=HeldOutScore(score, n_rows, n_trials) if splits else None,
+            training=measure_fit(model, self._open(samples, model.rank)),
+            held_out_score=HeldOutScore(score, n_rows, n_trials) if n_rows else None,
             stopped_early=True,
             trial=trial,
             ladder=stack.list_rungs(),
@@ -209,7 +247,7 @@ class StackFit:
         return sorted(rungs, key=lambda each: each.step)
 
     def _fit_step(
-        self, rungs: Sequence[Rung], splits: Sequence[Split]
+        self, rungs: Sequence[Rung], splits: Sequence[Split], known: Sequence[Any] = ()
     ) -> tuple[list[FittedRung], FloatArray]:
         """Fit the rungs of a step side by side to each split; returns them, and counts of held-out rows.
 
@@ -220,7 +258,7 @@ class StackFit:
         held_out = [self._open(each.held_out, n_states, self.target) for each in splits]
         names = [f"step-{rungs[0].step}-{k}" for k in range(len(splits))]
         found = [
-            self._run(name, rungs, split.training, judges)
+            self._run(name, rungs, split.training, judges, known=known)
             for name, split, judges in zip(names, splits, held_out, strict=True)
         ]
         # by rung, then by run
@@ -262,11 +300,7 @@ class StackFit:
         """Fit the rungs of a stack to all samples, with the passes that were best without the held-out ones."""
         rungs = [each.rung for each in stack.rungs]
         passes = [n for each in stack.rungs for n in each.passes]
-        found = self._run("all", rungs, samples, None, passes)
-        return [
-            rung.join([each.parameters for each in states])
-            for rung, states in zip(rungs, found, strict=True)
-        ]
+        return join_ended(rungs, self._run("all", rungs, samples, None, passes))
 
     def _run(
         self,
@@ -275,16 +309,22 @@ class StackFit:
         samples: DenseBlock | StoredSamples,
         held_out: BlockSource | None,
         passes: Sequence[int] = (),
+        known: Sequence[Any] = (),
     ) -> list[RunStates]:
-        """Run rungs side by side, and return the states of the runs of each."""
+        """Run rungs side by side, from known parameters if there are any; return the states of the runs of each."""
         offsets = self.schema.offsets
         source = self._open(samples, sum(each.n_states for each in rungs))
         source.assign()
         seen = source.map_blocks(count_levels, sum_tables, offsets, name="levels")
         singles = normalise_singles(seen, offsets)
         start = RungStart(singles, offsets, self.seed, partial(self._read_bayes, samples))
-        begun = [each.begin(start) for each in rungs]
         most = self.passes.max_passes
+        if known:
+            most = min(most, MOST_RESUMED)
+            pairs = zip(rungs, known, strict=True)
+            begun = [rung.resume(parameters, start) for rung, parameters in pairs]
+        else:
+            begun = [each.begin(start) for each in rungs]
         own = Limits(most, max(self.passes.tol, TOL), min(self.passes.patience, PATIENCE))
         limits = [
             own._replace(max_passes=0) if rung.is_complete else own
@@ -300,7 +340,9 @@ class StackFit:
         family = SideBySide(offsets, [each for each, _ in flat], limits, held_out)
         path = None if self.passes.checkpoint is None else self.passes.checkpoint / f"{name}.npz"
         of_held_out = "" if held_out is None else held_out.digest()
-        inputs = self._digest(), [each.name for each in rungs], of_held_out, singles, passes
+        begins = family.pack(tuple(each for _, each in flat)).values() if known else ()
+        names = [each.name for each in rungs]
+        inputs = self._digest(), names, of_held_out, singles, passes, *begins
         report = self.on_pass
         state = run_em(
             family,
@@ -351,6 +393,23 @@ def is_loaded(samples: DenseBlock | StoredSamples) -> TypeGuard[StoredSamples]:
 def count_cells(samples: StoredSamples) -> int:
     """Return the number of cells, observed or not."""
     return samples.n_rows * samples.schema.n_variables
+
+
+def prepare(
+    samples: DenseBlock | StoredSamples, validation: object | None
+) -> tuple[DenseBlock | StoredSamples, object | None]:
+    """Read few stored samples into memory, and take no held-out samples for none given."""
+    if isinstance(validation, StoredSamples) and not validation.n_rows:
+        validation = None
+    return (samples.read_block() if is_loaded(samples) else samples), validation
+
+
+def join_ended(rungs: Sequence[Rung], ended: Sequence[RunStates]) -> list[Any]:
+    """Return the joined parameters of rungs after their last passes."""
+    return [
+        rung.join([each.parameters for each in states])
+        for rung, states in zip(rungs, ended, strict=True)
+    ]
 
 
 def choose_passes(turns: Sequence[State[Any]]) -> int:

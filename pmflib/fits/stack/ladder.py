@@ -10,14 +10,16 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
+from pmflib.base.errors import PmfError
 from pmflib.base.hooks import find_offers
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.em.block_source import ScoreUnder
 from pmflib.em.blocks import score_under_classes
 from pmflib.em.family import Family, State
-from pmflib.em.latent_classes import LatentClasses
+from pmflib.em.latent_classes import LatentClasses, split_members
 from pmflib.em.memory import plan_em
+from pmflib.fits.fit_result import RungFit
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.papers.pair_matrix import start_random
@@ -133,6 +135,8 @@ class Rung(ABC):
         Number of states of each model, and number of models.
     pseudo_count
         Mean pseudo-count per level and state.
+    number
+        Number among the rungs of the same kind and rank, from 0.
     """
 
     kind: ClassVar[str]
@@ -141,6 +145,7 @@ class Rung(ABC):
     rank: int
     members: int
     pseudo_count: float
+    number: int = 0
 
     score_under: ClassVar[ScoreUnder[Any]]
     """Scores rows under joined parameters: as in `Family`."""
@@ -163,6 +168,16 @@ class Rung(ABC):
     @abstractmethod
     def begin(self, start: RungStart) -> list[tuple[Family[Any, Any], State[Any]]]:
         """Return the EM runs of the rung before their first pass: one or more, in a fixed order."""
+
+    @abstractmethod
+    def read(self, model: JointPMF, states: slice) -> Any:
+        """Return the joined parameters from a mixture in which the rung has some states."""
+
+    @abstractmethod
+    def resume(
+        self, parameters: Any, start: RungStart
+    ) -> list[tuple[Family[Any, Any], State[Any]]]:
+        """Return the EM runs of the rung from joined parameters; what they consist of stays."""
 
     @abstractmethod
     def join(self, parameters: Sequence[Any]) -> Any:
@@ -191,7 +206,11 @@ class ClassRung(Rung):
 
     def begin(self, start: RungStart) -> list[tuple[Family[Any, Any], State[Any]]]:
         """Return one run of all members."""
-        models = self._make_starts(start)
+        return self._run(self._make_starts(start), start)
+
+    def _run(
+        self, models: Sequence[Parameters], start: RungStart
+    ) -> list[tuple[Family[Any, Any], State[Any]]]:
         shape = PseudoCounts.shaped_by(start.singles, start.offsets, self.pseudo_count)
         family = LatentClasses(start.offsets, shape, len(models))
         return [(family, family.begin(models))]
@@ -206,6 +225,17 @@ class ClassRung(Rung):
             )
             for seed in seeds
         ]
+
+    def read(self, model: JointPMF, states: slice) -> Any:
+        """Return prior and factors of the states."""
+        prior = model.prior[states]
+        return prior / prior.sum(), np.ascontiguousarray(model.factors[:, states])
+
+    def resume(
+        self, parameters: Any, start: RungStart
+    ) -> list[tuple[Family[Any, Any], State[Any]]]:
+        """Return one run of all members."""
+        return self._run(split_members(parameters, self.members), start)
 
     def join(self, parameters: Sequence[Any]) -> Any:
         """Return the parameters of the only run, which are those of the average."""
@@ -226,6 +256,8 @@ class ClassRung(Rung):
 @dataclass(frozen=True, eq=False)
 class BayesRung(ClassRung):
     """Naive Bayes for a target: one state per level, in closed form."""
+
+    kind: ClassVar[str] = "naive Bayes"
 
     @property
     def is_complete(self) -> bool:
@@ -253,6 +285,36 @@ def offer_classes(sizes: LadderSizes, pseudo_count: float) -> list[Rung]:
         if members and sizes.supports(rank) and step <= sizes.limits.steps:
             rungs.append(ClassRung(step, rank, members, pseudo_count))
     return rungs
+
+
+def read_rungs(model: JointPMF, pseudo_count: float) -> list[tuple[Rung, Any, float]]:
+    """Return the rungs of a stack with their joined parameters and weights.
+
+    Parameters
+    ----------
+    model
+        Stack, with a pseudo-count of the further passes.
+
+    Raises
+    ------
+    PmfError
+        If a rung cannot be fitted further.
+    """
+    found, first = list[tuple[Rung, Any, float]](), 0
+    kinds = find_offers("kinds")
+    for each in map(RungFit.from_json, model.origin["stack"]):
+        make = ClassRung if each.kind == "classes" else None
+        if each.kind in kinds:
+            make = kinds[each.kind].rung
+        if make is None:
+            raise PmfError(
+                f"model has {each.name} among its rungs, which EM would undo; leave the model out, and fit a new stack"
+            )
+        rung = make(0, each.states, each.members, pseudo_count, each.number)
+        states = slice(first, first + rung.n_states)
+        found.append((rung, rung.read(model, states), each.weight))
+        first = states.stop
+    return found
 
 
 def mix_models(

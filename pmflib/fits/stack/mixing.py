@@ -117,6 +117,7 @@ class Stack:
                 max(each.passes),
                 self.average(each.scores[:, 0] - each.scores[:, 1:].sum(axis=1)),
                 float(weight),
+                each.rung.number,
             )
             for each, weight in zip(self.rungs, self.weights, strict=True)
         )

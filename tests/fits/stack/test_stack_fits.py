@@ -213,13 +213,43 @@ def test_offer_classes__ladders_of_many_cells_have_a_common_length(cells, member
     assert sum(rungs.values()) >= 12
 
 
+def test_fit_em__a_stack_continues_with_its_models_and_new_weights(stack, tmp_path):
+    """Of new samples, some are held out; the rungs are those of before, as few passes as there are."""
+    new, held_out, unseen = (
+        TRUTH.sample(n, seed) for n, seed in ((2000, 20), (600, 21), (4000, 22))
+    )
+    stack.model.save(tmp_path / "model")
+    live = pmf.JointPMF.load(tmp_path / "model")
+    found = pmf.fit_em(new, live, validation=held_out)
+    assert {each.name for each in found.ladder} <= {each.name for each in stack.ladder}
+    assert max(each.passes for each in found.ladder) <= 3
+    assert found.model.origin["stack"] == [each.to_json() for each in found.ladder]
+    before, after = (each.log_prob(unseen).mean() for each in (live, found.model))
+    assert after > before - 0.005
+    assert found.held_out_score.per_row == pytest.approx(found.model.log_prob(held_out).mean())
+    again = pmf.fit_em(new, live, validation=held_out, checkpoint=tmp_path)
+    np.testing.assert_array_equal(again.model.prior, found.model.prior)
+    kept = pmf.fit_em(new, live)
+    assert [each.weight for each in kept.ladder] == [each.weight for each in stack.ladder]
+
+
+def test_fit_em__a_stack_with_naive_bayes_does_not_continue():
+    rng = np.random.default_rng(9)
+    codes = TRUTH.sample(200, 10)
+    codes[:, 1] = np.where(rng.random(200) < 0.9, codes[:, 3], 1 - codes[:, 3])
+    found = pmf.fit_em(codes, schema=SCHEMA, target=1, effort="quick", dependence="none")
+    assert "naive Bayes" in [each.name for each in found.ladder]
+    with pytest.raises(PmfError, match="naive Bayes"):
+        pmf.fit_em(codes, found.model)
+
+
 def test_fit_em__what_a_ladder_leaves_no_choice_of():
     with pytest.raises(PmfError, match="effort is 'much'"):
         pmf.fit_em(CODES, schema=SCHEMA, effort="much")  # type: ignore[arg-type]
     with pytest.raises(PmfError, match="without a rank"):
         pmf.fit_em(CODES, schema=SCHEMA, members=3)
-    with pytest.raises(PmfError, match="final"):
-        pmf.fit_em(CODES, pmf.fit_em(CODES[:100], schema=SCHEMA).model)
+    with pytest.raises(PmfError, match="pass one of the two"):
+        pmf.fit_em(CODES, TRUTH, rank=3)
     without = pmf.fit_em(CODES, schema=SCHEMA, dependence="none", effort="quick")
     assert {each.kind for each in without.ladder} == {"classes"}
     forests = pmf.fit_em(CODES, schema=SCHEMA, dependence="tree", effort="quick")
