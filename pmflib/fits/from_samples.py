@@ -164,7 +164,7 @@ def fit_em(
     is_resumed = model is not None and "stack" in model.origin
     if is_resumed or (rank is None and model is None and start_model is None):
         # stored samples have the stack of the same rows in memory
-        stack = _make_stack(
+        stack = make_stack(
             variables, effort, dependence, pseudo_count, _read_seed(rng, is_stored=True), steps
         )
         stack = replace(stack, on_pass=find_on_pass(steps), target=position)
@@ -220,7 +220,7 @@ def fit_em(
     return _note_weights(result, training)
 
 
-def _make_stack(
+def make_stack(
     schema: Schema,
     effort: str,
     dependence: str | None = None,
@@ -365,7 +365,13 @@ def plan_fit_em(
         Number of threads of the worker.
     """
     if rank is None:
-        return _make_stack(samples.schema, effort, dependence).plan(samples, n_threads)
+        fit = make_stack(samples.schema, effort, dependence)
+        return fit.plan(
+            samples.n_rows,
+            samples.n_observed,
+            n_threads,
+            lambda n_states: samples.plan_pass(n_states).n_waiting,
+        )
     options = Options.make(start, pseudo_count, members, rank)
     n_models = options.count_models(samples.n_observed, rank)
     n_waiting = samples.plan_pass(rank, n_models).n_waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, TypeGuard
@@ -174,13 +174,25 @@ class StackFit:
             ladder=stack.list_rungs(),
         )
 
-    def plan(self, samples: StoredSamples, n_threads: int) -> MemoryPlan:
-        """Plan the memory of the step of the ladder that needs most, on a worker with so many threads and here."""
-        rungs = self._list_rungs(samples)
+    def plan(
+        self, n_rows: int, n_observed: int, n_threads: int, count_waiting: Callable[[int], int]
+    ) -> MemoryPlan:
+        """Plan the memory of the step of the ladder that needs most, on a worker and in this process.
+
+        Parameters
+        ----------
+        n_rows, n_observed
+            Numbers of training samples and of their observed cells.
+        n_threads
+            Threads of a worker.
+        count_waiting
+            Returns ``n_waiting`` of a pass, as for `pmflib.em.memory.PassMemory.plan`, given the number of states.
+        """
+        rungs = self._list_rungs(n_rows, n_observed)
         plans: list[MemoryPlan] = []
         for step in sorted({each.step for each in rungs}):
             mine = [each for each in rungs if each.step == step]
-            n_waiting = samples.plan_pass(sum(each.n_states for each in mine)).n_waiting
+            n_waiting = count_waiting(sum(each.n_states for each in mine))
             worker, client = Counter[str](), Counter[str]()
             for rung in mine:
                 found = rung.plan(self.schema.offsets, n_threads, n_waiting)
@@ -188,16 +200,18 @@ class StackFit:
                 client.update(found.client_parts)
             plans.append(MemoryPlan("EM of a stack", dict(worker), REMEDY, dict(client)))
         plan = reduce(MemoryPlan.take_larger, plans)
-        if not is_loaded(samples):
+        n_cells = n_rows * self.schema.n_variables
+        if n_cells > MOST_LOADED:
             return plan
-        kept = {"samples": 2 * count_cells(samples) * self.schema.code_dtype.itemsize}
+        kept = {"samples": 2 * n_cells * self.schema.code_dtype.itemsize}
         return MemoryPlan(plan.stage, {}, plan.remedy, plan.parts | plan.client_parts | kept)
 
     def _climb(
         self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]
     ) -> tuple[Stack, tuple[str, ...]]:
         """Fit step after step until one gains no more than its error; returns the best stack, and notes."""
-        rungs = self._list_rungs(splits[0].training if splits else samples)
+        training = splits[0].training if splits else samples
+        rungs = self._list_rungs(training.n_rows, training.n_observed)
         steps = sorted({each.step for each in rungs})
         if not splits:
             fitted = FittedRung(rungs[0], (1,), (), np.zeros((0, 1)))
@@ -232,9 +246,9 @@ class StackFit:
         assert best is not None
         return best, tuple(notes)
 
-    def _list_rungs(self, training: DenseBlock | StoredSamples) -> list[Rung]:
-        """Return the rungs for some training samples, by step."""
-        sizes = LadderSizes(self.schema.offsets, training.n_rows, training.n_observed, self.effort)
+    def _list_rungs(self, n_rows: int, n_observed: int) -> list[Rung]:
+        """Return the rungs for so many training samples and observed cells, by step."""
+        sizes = LadderSizes(self.schema.offsets, n_rows, n_observed, self.effort)
         rungs = offer_classes(sizes, self.pseudo_count)
         if not self.has_classes:
             rungs = rungs[:1]
@@ -387,12 +401,10 @@ class StackFit:
 
 def is_loaded(samples: DenseBlock | StoredSamples) -> TypeGuard[StoredSamples]:
     """Whether samples are stored, and so few that they are fitted in memory."""
-    return isinstance(samples, StoredSamples) and count_cells(samples) <= MOST_LOADED
-
-
-def count_cells(samples: StoredSamples) -> int:
-    """Return the number of cells, observed or not."""
-    return samples.n_rows * samples.schema.n_variables
+    return (
+        isinstance(samples, StoredSamples)
+        and samples.n_rows * samples.schema.n_variables <= MOST_LOADED
+    )
 
 
 def prepare(

@@ -191,8 +191,12 @@ def test_plan_fit_em__a_longer_ladder_needs_more(tmp_path, monkeypatch, most_loa
     monkeypatch.setattr("pmflib.fits.stack.fit.MOST_LOADED", most_loaded)
     samples = pmf.em.StoredSamples(write_partition(tmp_path / "a", CODES, SCHEMA), SCHEMA)
     quick, normal, two = (
-        plan_fit_em(samples, None, dependence=None, effort=effort, n_threads=n).join_client().needed
-        for effort, n in (("quick", 1), ("normal", 1), ("normal", 2))
+        plan.join_client().needed
+        for plan in (
+            plan_fit_em(samples, None, dependence=None, effort="quick"),
+            plan_fit_em(samples, None, dependence=None),
+            plan_fit_em(samples, None, dependence=None, n_threads=2),
+        )
     )
     assert 0 < quick < normal < two
 
