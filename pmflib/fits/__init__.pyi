@@ -29,13 +29,16 @@ from pmflib.fits.fit_specifications import Options as Options
 from pmflib.fits.fit_specifications import limit_patience as limit_patience
 from pmflib.fits.fit_statistics import Criteria as Criteria
 from pmflib.fits.fit_statistics import HeldOutScore as HeldOutScore
+from pmflib.fits.fit_statistics import RungFit as RungFit
 from pmflib.fits.fit_statistics import describe_likelihood as describe_likelihood
+from pmflib.fits.fit_statistics import tabulate_ladder as tabulate_ladder
 from pmflib.fits.fit_statistics import tabulate_statistics as tabulate_statistics
 from pmflib.fits.from_counts import Loss as Loss
 from pmflib.fits.from_counts import fit as fit
 from pmflib.fits.from_counts import fit_triples as fit_triples
 from pmflib.fits.from_samples import distil as distil
 from pmflib.fits.from_samples import fit_em as fit_em
+from pmflib.fits.from_samples import make_stack as make_stack
 from pmflib.fits.from_samples import plan_fit_em as plan_fit_em
 from pmflib.fits.kinds import FitKind as FitKind
 from pmflib.fits.kinds import choose_kinds as choose_kinds

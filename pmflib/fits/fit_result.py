@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable
 from pmflib.base.errors import ConvergenceWarning, PmfError
-from pmflib.base.json_records import JsonRecord
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore
+from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore, RungFit, tabulate_ladder
 from pmflib.model import JointPMF
 from pmflib.model.identification import describe_undetermined
 
@@ -55,36 +54,6 @@ class Residuals(Protocol):
     @property
     def plot(self) -> Callable[..., Axes]:
         """Function that draws them."""
-
-
-@dataclass(frozen=True)
-class RungFit(JsonRecord):
-    """A rung of the ladder of a stack.
-
-    Parameters
-    ----------
-    name, kind
-        Name in tables, and kind of its models.
-    states, members
-        Number of latent states of each model, and number of models.
-    passes
-        Number of passes over the samples.
-    held_out
-        Held-out log-likelihood per sample of the rung alone, nats.
-    weight
-        Weight in the mixture.
-    number
-        Number among the models of the same kind and number of states, from 0.
-    """
-
-    name: str
-    kind: str
-    states: int
-    members: int
-    passes: int
-    held_out: float
-    weight: float
-    number: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,23 +320,6 @@ class FitResult(Summarised):
         return self.residuals.plot(**options)
 
 
-def tabulate_ladder(ladder: Sequence[RungFit]) -> SummaryTable:
-    """Return the table of the rungs of a stack."""
-    from pmflib.base.display.summary import decimal, format_count
-
-    rows = [
-        (
-            each.name,
-            decimal(each.weight, 2),
-            decimal(each.held_out, 6),
-            format_count(each.passes),
-        )
-        for each in ladder
-    ]
-    columns = ("rung", ">weight", ">held out, nats per row", ">passes")
-    return SummaryTable("Models of the mixture", columns, rows, len(rows))
-
-
 _NAMED = ("pseudo_count", "n_traits")
 """Properties of a model that its summary repeats, if available."""
 
@@ -390,7 +342,7 @@ def summarise_fit(result: FitResult) -> dict[str, object]:
         "rank": result.model.rank,
         **result.model.summarise_kind(),
         **{name: result.model.origin[name] for name in _NAMED if name in result.model.origin},
-        "passes": len(result.loss_history),
+        "passes": len(result.loss_history) or result.best_pass,
         "best_pass": result.best_pass,
         "converged": result.converged,
         "stopped_early": result.stopped_early,

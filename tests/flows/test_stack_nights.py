@@ -5,6 +5,7 @@ import pytest
 from pmflib.base import ConfigError
 from pmflib_tasks.config import load_config
 from pmflib_tasks.planning import PlannedWorkers, plan_run
+from pmflib_tasks.sections import list_sections
 from tests.flows.nights import Nights, draw_ratings, make_movies
 
 MOVIES = 8
@@ -43,6 +44,13 @@ def test_etl__a_night_continues_the_stack_and_passes_the_gate(ran):
     assert second["outcome"] == "promoted"
     assert second["gate"]["live"] != second["gate"]["new"]
     assert third["outcome"] == "unchanged"
+
+
+def test_sections__have_the_ladder_with_its_weights(ran):
+    _, (first, _, _) = ran
+    tables = [each.table for each in list_sections(first) if each.table is not None]
+    (table,) = (each for each in tables if each.title == "Models of the mixture")
+    assert [row[0] for row in table.rows] == [each["name"] for each in first["model"]["ladder"]]
 
 
 def test_plan__knows_stacks(ran):

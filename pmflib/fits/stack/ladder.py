@@ -19,7 +19,7 @@ from pmflib.em.blocks import score_under_classes
 from pmflib.em.family import Family, State
 from pmflib.em.latent_classes import LatentClasses, split_members
 from pmflib.em.memory import plan_em
-from pmflib.fits.fit_result import RungFit
+from pmflib.fits.fit_statistics import RungFit
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.papers.pair_matrix import start_random
