@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -56,7 +57,9 @@ PAGES = {
     "three_steps": ("three-steps",),
 }
 """Pages of a feature whose name is not that of the feature."""
-TEST_SECONDS = 5.0
+ASKED_HOOK = re.compile(r"""find_(?:offers|entry)\(\s*"(\w+)\"""")
+"""A call that asks for what is offered under a hook."""
+TEST_SECONDS = 20.0
 """Of tests, one after another, beside each feature that is deleted."""
 PROCESSES = 2
 """Features that are deleted at once, each in its own copy; and processes of the core's tests."""
@@ -465,7 +468,9 @@ def examine(
             found.contracts = "contracts of imports: " + _take_last(linted.stdout + linted.stderr)
         is_all = title == EVERYTHING
         if seconds:
-            files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
+            files = (
+                list_core_tests(folder) if is_all else _choose_tests(folder, gone, left, seconds)
+            )
             needs = list_needs()
             kept = [each for each in files if not needs.get(each, set()) & {*gone}]
             found.n_left_out = len(files) - len(kept)
@@ -508,15 +513,28 @@ def list_core_tests(folder: Path) -> list[str]:
     return [path.as_posix() for path in named if path.parts[1] not in (*WINGS, *OF_THE_WHOLE)]
 
 
-def _choose_tests(folder: Path, left: Collection[Arrow], seconds: float) -> list[str]:
-    """Test files nearest to what named the feature, to the tables that lost a line, and to the hooks."""
+def _choose_tests(
+    folder: Path, gone: Collection[str], left: Collection[Arrow], seconds: float
+) -> list[str]:
+    """Test files nearest to what named the features, to who asks for what they offer, and to the tables of features."""
     imports = Imports(folder)
     changed = {"pmflib/features.py", "pmflib/__init__.py", "pmflib/base/hooks.py"}
-    for arrow in left:
-        path = imports.paths.get(arrow.module)
-        if path is not None:
+    hooks = {hook for feature in gone for hook in _read_hooks(feature)}
+    modules = {arrow.module for arrow in left} & {*imports.paths}
+    changed.update(imports.paths[name].relative_to(folder).as_posix() for name in modules)
+    for path in chain.from_iterable(
+        (folder / top).rglob("*.py") for top in ("pmflib", "tasks", "flows")
+    ):
+        asked = ASKED_HOOK.findall(path.read_text())
+        if hooks.intersection(asked):
             changed.add(path.relative_to(folder).as_posix())
     return choose(imports, sorted(changed), read_seconds(ROOT), seconds)[0]
+
+
+def _read_hooks(feature: str) -> Collection[str]:
+    """Hooks under which a feature of the library offers something."""
+    name = f"{feature}.hooks"
+    return importlib.import_module(name).HOOKS if importlib.util.find_spec(name) else ()
 
 
 def run_tests(folder: Path, files: Collection[str], parallel: int) -> TestCounts:
