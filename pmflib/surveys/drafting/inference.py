@@ -438,7 +438,7 @@ class _Draft:
         if self.wishes.role == "nominal":
             values = None
         elif self.wishes.role == "ordinal" and other is None and _may_be_ordered(ordered):
-            values = values or = tuple(float(rank) for rank in range(1, len(levels) + 1))
+            values = values or tuple(float(rank) for rank in range(1, len(levels) + 1))
         if other is not None:
             levels = (*levels, other)
         variable = Variable(self.name, levels, values, None, self.missing, other)

@@ -201,7 +201,9 @@ def _take_out(variable: Variable, missing: tuple[str, ...]) -> Variable:
 
 def _measure_missing(variable: Variable, counted: ValueCounts) -> float:
     """Share of the values of a column that are missing."""
-    n_missing = sum(n for text, n in counted.counts.items() if variable.encode_value(text) == MISSING)
+    n_missing = sum(
+        n for text, n in counted.counts.items() if variable.encode_cell(text) == MISSING
+    )
     return round(n_missing / max(counted.n_rows, 1), 6)
 
 
@@ -248,7 +250,9 @@ def _set_levels(
             "codes"
         )
     if before and (new := [level for level in levels if level not in before]):
-        notes.append(f"{abridge_names(new, 6)} were no levels of the draft: are they spelt as the data are?")
+        notes.append(
+            f"{abridge_names(new, 6)} were no levels of the draft: are they spelt as the data are?"
+        )
     made_column = replace(column, role=made.role, why=GIVEN, note="; ".join(notes))
     return drafted.replace_column(name, made, made_column)
 
@@ -267,9 +271,15 @@ def _draft_again(
         missing = tuple(dict.fromkeys(own))
     is_only_missing = edit.role is None and edit.other is None and edit.bins is None
     if is_only_missing and variable is not None and (column.why == GIVEN or variable.part):
-        made = _take_out(variable, missing)
-        column = replace(column, share_missing=_measure_missing(made, counted))
-        return drafted.replace_column(name, made, column)
+        kept = _take_out(variable, missing)
+        freed = set(variable.missing).difference(missing)
+        freed = freed & {text for text, n in counted.counts.items() if n}
+        if freed and not variable.part:
+            kept = replace(kept, levels=(*kept.levels, *sorted(freed)), values=None)
+            note = f"{abridge_names(sorted(freed))} are levels behind the others: give all in their order, --levels"
+            column = replace(column, role="nominal", note=note)
+        column = replace(column, share_missing=_measure_missing(kept, counted))
+        return drafted.replace_column(name, kept, column)
     role = edit.role
     if role is None and edit.bins is not None:
         role = "continuous"
