@@ -1,14 +1,15 @@
-"""Whether answers are believable: against counts alone, the model alone, and the other half of a table.
+"""Whether answers are believable: against counts, the model and the margin alone, and the other half of a table.
 
-    python -m benchmarks.models.answers [TABLE ...] [--sizes 300 2000] [--rank 8] [--questions 40]
+    python -m benchmarks.models.answers [TABLE ...] [--sizes 300 2000] [--questions 40]
     python -m benchmarks.models.answers --law
 
-Some rows of a table are fitted (in a notebook: all of them; in a pipeline: four fifths, and the rest say what the model
-is worth), and counted; other rows hold the truth. Questions are drawn from these: P(a variable | 0 to 3 others), its
-mean E, the odds ratio OR of a level between two levels of a condition, and the total variation TV of these. A line
-for each table, kind and range of support has the squared error of counts, model and default answer (P by cells, OR by
-its logarithm), in units of what the two samples alone would give, what the answer gains over either with its standard
-error, and the share of truths within the intervals of 95 %, which allow for the sampling error of the truth.
+A stack is fitted to some rows of a table (in a notebook: to all of them; in a pipeline: to four fifths, and the rest
+say what the model is worth), and they are counted; other rows hold the truth. Questions are drawn from these: P(a
+variable | 0 to 3 others), its mean E, the odds ratio OR of a level between two levels of a condition, and the total
+variation TV of these. A line for each table, kind and range of support has the squared error of counts, model, margin
+(the answer without any condition) and default answer (P by cells, OR by its logarithm), in units of what the two
+samples alone would give, what the answer gains over counts and over the model with its standard error, and the share
+of truths within the intervals of 95 %, which allow for the sampling error of the truth.
 
 The law of the equivalent samples that an answer begins with is fitted to the other tables only. ``--law`` fits it to
 all of them and prints the constants of `pmflib.answering.equivalent_samples`.
@@ -19,9 +20,9 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -29,13 +30,14 @@ import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.panels.models import draw_kind
 from benchmarks.panels.tables import READING, make_schema, read_codes
+from pmflib.answering import weigh_model, weighing
 from pmflib.answering.conditional_tables import TableRequest
 from pmflib.answering.equivalent_samples import (
-    NAME,
     PRIOR_SPREADS,
     EquivalentSamples,
     QuestionLikelihoods,
     ask_unseen,
+    learn_equivalent_samples,
     maximise,
 )
 from pmflib.answering.evidence import Evidence, count_codes
@@ -51,6 +53,8 @@ DRAWN = {
     "traits": ("traits", 2),
 }
 KINDS = ("P", "E", "OR", "TV")
+LAW_QUESTIONS = 100
+"""Questions of each number of variables to each model from which the law is learnt."""
 
 
 def read(name: str) -> np.ndarray:
@@ -62,17 +66,16 @@ def read(name: str) -> np.ndarray:
 
 @cache
 def hear_table(name: str) -> tuple[QuestionLikelihoods, ...]:
-    """Questions to fits of several sizes and ranks of a table, for the law."""
+    """Questions to stacks fitted to several numbers of rows of a table, for the law."""
     codes = read(name)
     schema, found = make_schema(codes), []
     for n in (100, 300, 1000, 4000):
-        for rank in (2, 8):
-            rows = codes[: min(n, len(codes) // 2)]
-            fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
-            model = pmf.fit_em(fitted, schema=schema, rank=rank).model
-            likelihoods = ask_rows(model, fitted, unseen)
-            if likelihoods is not None:
-                found.append(likelihoods)
+        rows = codes[: min(n, len(codes) // 2)]
+        fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
+        model = pmf.fit_em(fitted, schema=schema).model
+        likelihoods = ask_rows(model, fitted, unseen)
+        if likelihoods is not None:
+            found.append(likelihoods)
     return tuple(found)
 
 
@@ -81,29 +84,26 @@ def ask_rows(
 ) -> QuestionLikelihoods | None:
     """Put questions to unseen rows in memory."""
     count_seen, count_unseen = (partial(count_codes, x, model.schema) for x in (fitted, unseen))
-    return ask_unseen(model, unseen, count_seen, count_unseen, len(fitted), 0)
+    return ask_unseen(model, unseen, count_seen, count_unseen, len(fitted), 0, LAW_QUESTIONS)
 
 
 def find_law(names: Sequence[str]) -> EquivalentSamples:
     """Fit the law of log m to the questions to some tables."""
-    flat = EquivalentSamples((4.5,) * 4 + (0.0,) * 5, (1.5, 1.5), (0.7, 0.7))
+    flat = EquivalentSamples((4.5,) * 4 + (0.0,) * 4, (1.5, 1.5), (0.7, 0.7))
     asked = [each for name in names for each in hear_table(name)]
     return maximise(asked, flat, np.full(len(PRIOR_SPREADS), 2.0))
 
 
 def fit_models(
-    rows: np.ndarray, schema: pmf.Schema, rank: int, law: EquivalentSamples
+    rows: np.ndarray, schema: pmf.Schema, law: EquivalentSamples
 ) -> Iterator[tuple[str, pmf.JointPMF]]:
-    """Models of a notebook and of a pipeline, with the law left out of the library's."""
-    model = pmf.fit_em(rows, schema=schema, rank=rank).model
-    yield "notebook", replace(model, origin=model.origin.add(**{NAME: law.to_json()}))
-    fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
-    model = pmf.fit_em(fitted, schema=schema, rank=rank).model
-    likelihoods = ask_rows(model, fitted, unseen)
-    if likelihoods is not None:
-        law = replace(law, n_fitted=float(len(fitted)))
-        law = maximise([likelihoods], law, np.array(PRIOR_SPREADS))
-    yield "pipeline", replace(model, origin=model.origin.add(**{NAME: law.to_json()}))
+    """Models of a notebook and of a pipeline, which learn from a law that has not seen the table."""
+    learn = partial(learn_equivalent_samples, prior=law)
+    with patch.object(weighing, "learn_equivalent_samples", learn):
+        yield "notebook", pmf.fit_em(rows, schema=schema).model
+        fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
+        model = pmf.fit_em(fitted, schema=schema, validation=unseen).model
+        yield "pipeline", weigh_model(model, fitted, unseen)
 
 
 def draw_questions(
@@ -132,7 +132,7 @@ def measure_one(
     question: tuple[str, int, int, tuple[dict[int, int], ...]],
     tables: Sequence[np.ndarray],
 ) -> tuple[int, list[float], float] | None:
-    """Support, squared errors of counts, model and answer, and the share of truths within intervals."""
+    """Support, squared errors of counts, model, margin and answer, and the share of truths within intervals."""
     kind, target, code, sides = question
     seen = [np.asarray(evidence.find(request)) for request in list_requests(target, sides)]
     n_seen, n_true = ([float(each.sum()) for each in found] for found in (seen, tables))
@@ -143,12 +143,12 @@ def measure_one(
     alike = noise + sum(1 / max(n, 1.0) for n in n_seen)
     shares = [each / n for each, n in zip(tables, n_true, strict=True)]
     alone = [(each + 1 / each.size) / (each.sum() + 1) for each in seen]
-    levels = np.arange(len(shares[0]))
+    levels, overall = np.arange(len(shares[0])), model.marginal((target,))
     assert answer.intervals is not None
     if kind == "P":
         order = np.array([int(label[0]) for label in answer.labels])
         numbers, by_model = np.array(answer.numbers), np.array(answer.more["model"])
-        truth, counted = shares[0][order], alone[0][order]
+        truth, counted, margin = shares[0][order], alone[0][order], overall[order]
         spread = truth * (1 - truth)
         unit = max(float(spread.sum()), 1e-9) * alike
         known = (numbers * n_true[0] >= 5) & ((1 - numbers) * n_true[0] >= 5)
@@ -158,7 +158,7 @@ def measure_one(
         variance = float(moved @ levels**2 - (moved @ levels) ** 2)
         if len(levels) < 3 or variance < 1e-9:
             return None
-        truth, counted = shares[0][None] @ levels, alone[0][None] @ levels
+        truth, counted, margin = (x[None] @ levels for x in (shares[0], alone[0], overall))
         numbers, by_model = np.array(answer.numbers), np.array(answer.more["model"])
         unit, known, ends = variance * alike, np.array([True]), answer.intervals
         variances = np.array([variance * noise])
@@ -166,6 +166,7 @@ def measure_one(
         odds = [(each[code] + 0.5) / (each.sum() - each[code] + 0.5) for each in tables]
         mine = [(each[code] + 0.5) / (each.sum() - each[code] + 0.5) for each in seen]
         truth, counted = (np.log([pair[0] / pair[1]]) for pair in (odds, mine))
+        margin = np.zeros(1)
         with np.errstate(divide="ignore", invalid="ignore"):
             numbers, by_model = np.log(answer.numbers), np.log(answer.more["model"])
             ends = np.log(np.maximum(answer.intervals, 1e-9))
@@ -178,11 +179,13 @@ def measure_one(
             return None
     else:
         truth, counted = (np.abs(x[0] - x[1])[None].sum(1) / 2 for x in (shares, alone))
+        margin = np.zeros(1)
         numbers, by_model = np.array(answer.numbers), np.array(answer.more["model"])
         unit = alike / 4 * float(np.mean([each @ (1 - each) for each in shares]) + 1e-9)
         known, ends = np.array([True]), answer.intervals
         variances = np.array([unit * noise / alike])
-    errors = [float(np.square(x - truth).sum()) / unit for x in (counted, by_model, numbers)]
+    found = counted, by_model, margin, numbers
+    errors = [float(np.square(x - truth).sum()) / unit for x in found]
     middle, half = (ends[:, 1] + ends[:, 0]) / 2, (ends[:, 1] - ends[:, 0]) / 2
     widths = np.sqrt(half**2 + 1.96**2 * variances)
     inside = np.abs(truth - middle)[known] <= widths[known]
@@ -208,7 +211,7 @@ def write(
 
 
 def measure(
-    name: str, sizes: Sequence[int], rank: int, number: int, others: Sequence[str]
+    name: str, sizes: Sequence[int], number: int, others: Sequence[str]
 ) -> list[tuple[Any, ...]]:
     """Rows of mode, kind, support, errors and coverage."""
     codes, law = read(name), find_law(others)
@@ -220,7 +223,7 @@ def measure(
         asked = [list_requests(target, sides) for _, target, _, sides in questions]
         counted = iter(count_codes(truth, schema, [each for some in asked for each in some]))
         tables = [[next(counted).ravel() for _ in some] for some in asked]
-        for mode, model in fit_models(rows, schema, rank, law):
+        for mode, model in fit_models(rows, schema, law):
             evidence = Evidence.of(rows, model)
             evidence.count(each for some in asked for each in some)
             for question, held in zip(questions, tables, strict=True):
@@ -240,7 +243,7 @@ def print_lines(name: str, found: Sequence[tuple[Any, ...]]) -> None:
                     continue
                 # one question that a table cannot answer does not speak for all
                 errors = np.minimum([x[3] for x in mine], 30.0)
-                gains = errors[:, :2] - errors[:, 2:]
+                gains = errors[:, :2] - errors[:, 3:]
                 spread = gains.std(axis=0) / np.sqrt(len(mine))
                 span = (
                     "all" if high - low == 10**9 else f"{low} on" if high > 10**8 else f"to {high}"
@@ -262,7 +265,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", default=list(READING), help=", ".join(every))
     parser.add_argument("--sizes", type=int, nargs="+", default=[300, 2000, 10_000])
-    parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--questions", type=int, default=40)
     parser.add_argument("--law", action="store_true")
     given = parser.parse_args()
@@ -276,12 +278,12 @@ def main() -> None:
         ):
             print(f"{label} = ({', '.join(f'{x:.2f}' for x in numbers)})")
         return
-    head = "table | mode | kind | support | questions | counts | model | both | over counts | over model | within"
-    print(f"| {head} |\n|{'---|' * 11}")
+    head = "table | mode | kind | support | questions | counts | model | margin | both | over counts | over model"
+    print(f"| {head} | within |\n|{'---|' * 12}")
     everything = []
     for name in given.tables:
         others = [each for each in every if each != name]
-        found = measure(name, given.sizes, given.rank, given.questions, others)
+        found = measure(name, given.sizes, given.questions, others)
         print_lines(name, found)
         everything += found
     print_lines("all", everything)

@@ -371,7 +371,7 @@ class _Weighed:
 
     def _weigh(self, question: Comparison) -> tuple[FloatArray, float]:
         """Return the parameters of the Dirichlet posterior of a table, and the model's equivalent sample size."""
-        worth = self.worth.weigh(question, self.model.n_parameters)
+        worth = self.worth.weigh(question)
         parameters = worth.rows * question.chances
         if question.counts is not None:
             parameters = parameters + question.counts

@@ -23,14 +23,14 @@ from pmflib.base.json_records import Form, JsonRecord
 from pmflib.model.conditions import Conditions
 from pmflib.model.mixture import Mixture
 
-COEFFICIENTS = (1.61, 4.13, 4.11, 3.99, -0.20, 0.22, 1.48, -0.10, -0.90)
+COEFFICIENTS = (1.61, 4.13, 4.11, 3.99, -0.20, 0.22, 1.48, -0.90)
 """Coefficients of the mean of log m over many models: see `EquivalentSamples`. This and the next two are printed by
 ``python -m benchmarks.models.answers --law``, which fits them to questions on public and simulated tables."""
 SPREADS = (1.62, 1.01)
 """Standard deviations of log m for probabilities and for means."""
 TRUSTS = (0.98, 0.90)
 """Powers, in (0, 1), of the likelihood of an answer's own counts, because the model was fitted to the same samples."""
-PRIOR_SPREADS = (1.0,) * 5 + (0.3, 0.3, 0.2, 0.2) + (0.3, 0.3) + (0.7, 0.7)
+PRIOR_SPREADS = (1.0,) * 5 + (0.3, 0.3, 0.2) + (0.3, 0.3) + (0.7, 0.7)
 """Prior standard deviations, between models, of the coefficients, of the logarithms of the spreads, and of the logits
 of the trusts: wide for those that a few held-out rows determine; not tuned."""
 DISCOUNT = 3.0
@@ -131,8 +131,8 @@ class EquivalentSamples(JsonRecord):
     ----------
     coefficients
         Coefficients of the mean of log m: intercepts for questions of 1, 2, 3, and 4 or more variables, the offset of a
-        mean relative to a probability, and the effects of the two features of `find_features`, of the logarithm of the
-        number of samples per free parameter of the model, and of the logarithm of the number of samples.
+        mean relative to a probability, and the effects of the two features of `find_features` and of the logarithm of
+        the number of samples.
     spreads, trusts
         Standard deviation of log m, and power of the likelihood of the counts of the answer, for probabilities and for
         means.
@@ -149,15 +149,13 @@ class EquivalentSamples(JsonRecord):
     n_questions: int = 0
     n_unseen: int = 0
 
-    def weigh(self, question: Comparison, n_parameters: int) -> EquivalentSizes:
+    def weigh(self, question: Comparison) -> EquivalentSizes:
         """Compute the equivalent sample size of a model for a question.
 
         Parameters
         ----------
         question
             Counts and model probabilities.
-        n_parameters
-            Number of free parameters of the model.
 
         Notes
         -----
@@ -165,7 +163,7 @@ class EquivalentSamples(JsonRecord):
         counted mean is normal with variance v / m + v / n, where v is the variance of a row. The mean and the variance
         of the answer are taken over the posterior of m.
         """
-        laws = self._find_laws(question, n_parameters)
+        laws = self._find_laws(question)
         counts, chances = question.counts, question.chances
         n = 0.0 if counts is None else float(counts.sum())
         shares = chances if counts is None or not n else counts.ravel() / n
@@ -192,10 +190,10 @@ class EquivalentSamples(JsonRecord):
         total = spread / variance - 1 if spread > 1e-12 and variance > 0 else n + rows
         return EquivalentSizes(rows, max(min(n, total), total / DISCOUNT))
 
-    def _find_laws(self, question: Comparison, n_parameters: int) -> FloatArray:
+    def _find_laws(self, question: Comparison) -> FloatArray:
         """Compute the posterior probabilities of the grid values of log m."""
         n_fitted = self.n_fitted if math.isfinite(self.n_fitted) else None
-        features = describe(question, n_fitted, n_parameters)
+        features = describe(question, n_fitted)
         mean = float(np.clip(np.array(self.coefficients) @ features, LOGS[0], LOGS[-1]))
         logs = -np.square((LOGS - mean) / self.spreads[question.kind]) / 2
         if question.counts is not None and question.counts.any():
@@ -224,19 +222,18 @@ def find_equivalent_samples(origin: Mapping[str, Any]) -> EquivalentSamples:
     """Return the equivalent samples stored in the origin of a model, or else those learnt from other models."""
     found = origin.get(NAME)
     # earlier releases stored a different regression
-    if found is None or "trusts" not in found:
+    if found is None or len(found["coefficients"]) != len(COEFFICIENTS):
         return EquivalentSamples()
     return EquivalentSamples.from_json(found)
 
 
-def describe(question: Comparison, n_fitted: float | None, n_parameters: int) -> FloatArray:
+def describe(question: Comparison, n_fitted: float | None) -> FloatArray:
     """Return the features of a question in the order of `EquivalentSamples.coefficients`; unknown ones are 0."""
     found = np.zeros(len(COEFFICIENTS))
     found[min(question.n_variables, MOST_VARIABLES) - 1] = 1.0
     found[MOST_VARIABLES] = question.kind
-    found[MOST_VARIABLES + 1 : -2] = find_features(question)
+    found[MOST_VARIABLES + 1 : -1] = find_features(question)
     if n_fitted is not None:
-        found[-2] = np.clip(math.log(n_fitted / max(n_parameters, 1)), -3.0, 5.0) - 1
         found[-1] = math.log(n_fitted) - 7
     return found
 
@@ -376,6 +373,8 @@ def learn_equivalent_samples(
     count_unseen: CountTables,
     n_seen: int,
     seed: int = 0,
+    n_questions: int = N_QUESTIONS,
+    prior: EquivalentSamples | None = None,
 ) -> EquivalentSamples:
     """Learn the equivalent sample size of a model from random questions on held-out samples.
 
@@ -392,10 +391,14 @@ def learn_equivalent_samples(
         Number of samples that the model was fitted to.
     seed
         Seed of the random questions.
+    n_questions
+        Number of questions drawn for each number of variables, at least 1.
+    prior
+        Distribution to begin with; None is that over many models.
 
     Returns
     -------
-    The posterior mode, with the distribution over many models as the prior. Without held-out samples it is the prior.
+    The posterior mode. Without held-out samples it is the prior.
 
     Notes
     -----
@@ -408,10 +411,11 @@ def learn_equivalent_samples(
     Heckerman, Geiger and Chickering (1995), Learning Bayesian networks: equivalent sample size. Gelman et al. (2013),
     Bayesian Data Analysis, chapter 5: hierarchical models.
     """
-    likelihoods = ask_unseen(model, unseen, count_seen, count_unseen, n_seen, seed)
+    prior = prior or EquivalentSamples()
+    likelihoods = ask_unseen(model, unseen, count_seen, count_unseen, n_seen, seed, n_questions)
     if likelihoods is None:
-        return EquivalentSamples()
-    start = EquivalentSamples(n_fitted=float(max(n_seen, 1)))
+        return prior
+    start = replace(prior, n_fitted=float(max(n_seen, 1)))
     found = maximise([likelihoods], start, np.array(PRIOR_SPREADS))
     return replace(found, n_questions=likelihoods.n_questions, n_unseen=len(unseen))
 
@@ -423,12 +427,13 @@ def ask_unseen(
     count_unseen: CountTables,
     n_seen: int,
     seed: int,
+    n_questions: int = N_QUESTIONS,
 ) -> QuestionLikelihoods | None:
     """Evaluate random questions on held-out rows; see `learn_equivalent_samples`. None if no row answers any."""
     sizes = model.schema.cardinalities
     requests = [
         each
-        for each in draw_questions(unseen, seed)
+        for each in draw_questions(unseen, seed, n_questions)
         if len(each.targets) == 1 or is_comparable(sizes, *each.targets)
     ]
     needed = sorted(
@@ -450,7 +455,7 @@ def ask_unseen(
         return both if key[0] == first else (both[0].T, both[1].T)
 
     asked: list[tuple[Comparison, IntArray]] = []
-    n_questions = 0
+    n_asked = 0
     for request, counts, others in zip(
         requests, seen[: len(requests)], count_unseen(requests), strict=True
     ):
@@ -461,7 +466,7 @@ def ask_unseen(
         except PmfError:
             # if the conditions are impossible under the model, counts alone answer
             continue
-        n_questions += 1
+        n_asked += 1
         asked.append((question, others.ravel()))
         variable = model.schema[request.targets[0]]
         if len(request.targets) == 1 and variable.values is not None and variable.cardinality > 2:
@@ -469,8 +474,7 @@ def ask_unseen(
             asked.append((mean, others.ravel()))
     if not asked:
         return None
-    n_fitted, n_parameters = float(max(n_seen, 1)), model.n_parameters
-    features = np.array([describe(each, n_fitted, n_parameters) for each, _ in asked])
+    features = np.array([describe(each, float(max(n_seen, 1))) for each, _ in asked])
     kinds = np.array([each.kind for each, _ in asked])
     # hundreds of questions use the same values, each of which must count once
     groups = np.array([min(each.n_variables, MOST_VARIABLES) for each, _ in asked]) + 10 * kinds
@@ -483,9 +487,7 @@ def ask_unseen(
         for each, _ in asked
     ]
     after = [find_unseen_likelihood(each, others) for each, others in asked]
-    return QuestionLikelihoods(
-        features, np.array(own), np.array(after), kinds, weights, n_questions
-    )
+    return QuestionLikelihoods(features, np.array(own), np.array(after), kinds, weights, n_asked)
 
 
 def compare_table(
@@ -518,7 +520,9 @@ def compare_table(
     return Comparison(n_variables, chances / chances.sum(), counts.ravel(), pairs)
 
 
-def draw_questions(unseen: IntArray, seed: int) -> list[TableRequest]:
+def draw_questions(
+    unseen: IntArray, seed: int, n_questions: int = N_QUESTIONS
+) -> list[TableRequest]:
     """Draw questions of 1 to 4 variables, a quarter with two targets, with conditions met by rows of some samples.
 
     Parameters
@@ -527,6 +531,8 @@ def draw_questions(unseen: IntArray, seed: int) -> list[TableRequest]:
         Codes of shape (n_rows, n_variables), -1 missing.
     seed
         Seed of the draws.
+    n_questions
+        Number of draws for each number of variables.
 
     Returns
     -------
@@ -537,7 +543,7 @@ def draw_questions(unseen: IntArray, seed: int) -> list[TableRequest]:
     if not len(unseen):
         return []
     for n_variables in range(1, MOST_VARIABLES + 1):
-        for n in range(N_QUESTIONS):
+        for n in range(n_questions):
             row = unseen[rng.integers(len(unseen))]
             observed = np.flatnonzero(row >= 0)
             if observed.size < n_variables:
@@ -591,7 +597,7 @@ def maximise(
     start
         Mean of the prior; ``n_fitted`` limits m.
     deviations
-        float64 of shape (13,): standard deviations of the prior, in the order of `PRIOR_SPREADS`.
+        float64 of shape (12,): standard deviations of the prior, in the order of `PRIOR_SPREADS`.
     """
     # importing it takes longer than an answer, and fitted models have already been through this step
     from scipy.optimize import minimize

@@ -19,11 +19,12 @@ from pmflib.answering.equivalent_samples import (
 from pmflib.answering.evidence import count_codes, count_designed
 from pmflib.answering.weighted_tables import count_stored_tables
 from pmflib.base.arrays import IntArray, check_model_type
-from pmflib.base.blocks import DenseBlock
+from pmflib.base.blocks import DenseBlock, weigh_rows
 from pmflib.base.errors import PmfError
 from pmflib.base.variance import Variance, weigh_samples
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
+from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockReference
 
 AnyModel = TypeVar("AnyModel", bound=JointPMF)
@@ -32,6 +33,8 @@ COUNTED_ROWS = 1 << 18
 """Maximum number of training samples that are counted, in whole blocks; the weight is in rows in any case."""
 UNSEEN_ROWS = 1 << 17
 """Maximum number of unseen samples that are counted, in whole blocks: their sampling error is far below model bias."""
+TRIAL_QUESTIONS = 40
+"""Number of questions of each number of variables to a trial, tens of milliseconds to seconds beside its fit."""
 
 
 def weigh_model(
@@ -98,6 +101,40 @@ def weigh_model(
     return _keep(model, found)
 
 
+def weigh_by_trial(
+    model: AnyModel, trial: JointPMF, samples: DenseBlock, unseen: DenseBlock
+) -> AnyModel:
+    """Learn the weight of a model from a trial of it, which was fitted without some of the samples.
+
+    Parameters
+    ----------
+    model
+        The model, fitted to all samples.
+    trial
+        A model with the same options, fitted to ``samples``.
+    samples, unseen
+        Samples that the trial was fitted to, and the others; both have weights or neither has.
+
+    Returns
+    -------
+    The model with the weight of the trial, or as it is if the samples left out hold no value.
+    """
+    parts = samples, unseen
+    if samples.weights is None:
+        count_seen, count_unseen = (partial(count_codes, x.codes, model.schema) for x in parts)
+        n_seen = len(samples)
+    else:
+        first, second = (Variance.of_rows(weigh_rows(each)) for each in parts)
+        count_seen = partial(_count_designed, samples.codes, model.schema, first)
+        count_unseen = partial(_count_designed, unseen.codes, model.schema, second)
+        n_seen = round(first.weights.n_effective)
+    found = learn_equivalent_samples(
+        trial, unseen.codes, count_seen, count_unseen, n_seen, n_questions=TRIAL_QUESTIONS
+    )
+    n_fitted = float(max(round(samples.n_samples + unseen.n_samples), 1))
+    return _keep(model, replace(found, n_fitted=n_fitted))
+
+
 def inherit_weight(model: AnyModel, start: JointPMF, n_samples: float) -> AnyModel | None:
     """Copy the weight of the model that the passes started from; None if it has none.
 
@@ -145,16 +182,17 @@ def _weigh_designed(
         weigh_samples(DenseBlock(schema.encode(each)), design, None).codes
         for each, design in zip(samples, (first, second), strict=True)
     )
-
-    def count_seen(requests: Sequence[TableRequest]) -> list[IntArray]:
-        return count_designed(seen, schema, first, requests)[0]
-
-    def count_unseen(requests: Sequence[TableRequest]) -> list[IntArray]:
-        return count_designed(unseen, schema, second, requests)[0]
-
+    count_seen = partial(_count_designed, seen, schema, first)
+    count_unseen = partial(_count_designed, unseen, schema, second)
     n_seen = round(first.weights.n_effective)
     found = learn_equivalent_samples(model, unseen, count_seen, count_unseen, n_seen, rng)
     return _keep(model, found)
+
+
+def _count_designed(
+    codes: IntArray, schema: Schema, design: Variance, requests: Sequence[TableRequest]
+) -> list[IntArray]:
+    return count_designed(codes, schema, design, requests)[0]
 
 
 def _take(samples: object, most: int) -> object:

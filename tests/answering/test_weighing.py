@@ -91,18 +91,18 @@ def test_learn__the_counts_of_an_answer_say_how_wrong_the_model_is_there():
     chances = np.array([0.5, 0.3, 0.2])
     law = EquivalentSamples((5.0,) * 4 + (0.0,) * 5, (2.0, 2.0), (1.0, 1.0))
     near, far = (
-        law.weigh(Comparison(1, chances, np.array(counts)), 10)
+        law.weigh(Comparison(1, chances, np.array(counts)))
         for counts in ([500, 300, 200], [300, 300, 400])
     )
     assert far.rows < 20 < 150 < near.rows
     # of the mean, the second and the third are as far
     values = np.array([0.0, 1.0, 2.0])
     mean, other = (
-        law.weigh(Comparison(1, chances, np.array(counts), values=values), 10)
+        law.weigh(Comparison(1, chances, np.array(counts), values=values))
         for counts in ([500, 300, 200], [550, 200, 250])
     )
     assert mean.rows == pytest.approx(other.rows, rel=0.3)
-    assert law.weigh(Comparison(1, chances, np.array([550, 200, 250])), 10).rows < other.rows / 2
+    assert law.weigh(Comparison(1, chances, np.array([550, 200, 250]))).rows < other.rows / 2
 
 
 def test_learn__features_say_where_a_model_is_wrong(codes):
@@ -181,7 +181,7 @@ def test_weigh__posterior_of_m_is_that_of_drawn_counts():
         found = []
         for _ in range(50):
             counts = rng.multinomial(20_000, rng.dirichlet(m * chances))
-            found.append(law.weigh(Comparison(1, chances, counts), 1).rows)
+            found.append(law.weigh(Comparison(1, chances, counts)).rows)
         assert np.median(found) == pytest.approx(m, rel=0.15)
 
 
@@ -196,7 +196,7 @@ def test_weigh__mean_and_variance_are_those_over_the_values_of_m():
         shares /= shares.sum()
         tables = [(counts + m * chances) / (100 + m) for m in np.exp(LOGS)]
         mean = shares @ np.array(tables)
-        worth = law.weigh(question, 1)
+        worth = law.weigh(question)
         np.testing.assert_allclose((counts + worth.rows * chances) / (100 + worth.rows), mean)
         rows = 101 + np.exp(LOGS)
         if given is None:
@@ -284,11 +284,11 @@ def test_weigh_model__of_trees_keeps_their_forest(codes):
 def test_weigh__is_bounded():
     chances = np.array([0.5, 0.5])
     law = EquivalentSamples((-90.0, 99.0, 2.0, 2.0) + (0.0,) * 5, (0.1, 0.1), n_fitted=5.0)
-    few, many = (law.weigh(Comparison(n, chances, None), 1).rows for n in (1, 2))
+    few, many = (law.weigh(Comparison(n, chances, None)).rows for n in (1, 2))
     assert few == pytest.approx(np.exp(LOGS[0]), rel=0.2)
     assert many <= 50
     # a model of one sample is worth ten rows at most, and one without any is worth the least
-    assert EquivalentSamples(n_fitted=1.0).weigh(Comparison(1, chances, None), 1).rows <= 10
+    assert EquivalentSamples(n_fitted=1.0).weigh(Comparison(1, chances, None)).rows <= 10
 
 
 def test_find_equivalent_samples__of_an_earlier_release_are_those_of_other_models():

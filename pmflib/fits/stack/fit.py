@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, TypeGuard
 
@@ -14,6 +14,7 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
 from pmflib.base.blocks import DenseBlock, weigh_rows
 from pmflib.base.defaults import Limits
+from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.folds import DEFAULT_FOLDS
 from pmflib.counts.marginals import count_block_levels, normalise_singles
@@ -114,7 +115,14 @@ class StackFit:
                 trial = stack.mix(parameters, self.schema, self._make_origin(stack))
             parameters = self._refit(stack, samples)
         n_trials = len(splits) if validation is None else 0
-        return self._report(stack, parameters, samples, notes, n_trials, trial)
+        result = self._report(stack, parameters, samples, notes, n_trials, trial)
+        if trial is None or self.target is not None:
+            return result
+        model, (training, unseen) = result.model, splits[0]
+        if isinstance(training, DenseBlock) and isinstance(unseen, DenseBlock):
+            for learn in find_offers("trials").values():
+                model = learn(model, trial, training, unseen)
+        return replace(result, model=model)
 
     def resume(
         self, model: JointPMF, samples: DenseBlock | StoredSamples, validation: object | None
