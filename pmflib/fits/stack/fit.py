@@ -35,6 +35,7 @@ from pmflib.fits.stack.ladder import (
     LadderSizes,
     Rung,
     RungStart,
+    mix_models,
     offer_classes,
     read_rungs,
 )
@@ -108,13 +109,14 @@ class StackFit:
         splits = split_samples(samples, validation, self.schema)
         stack, notes = self._climb(samples, splits)
         trial = None
-        parameters = [each.parameters[0] for each in stack.rungs]
+        if splits:
+            parameters = [each.parameters[0] for each in stack.rungs]
+            trial = stack.mix(parameters, self.schema, self._make_origin(stack))
         if validation is None:
-            if splits:
-                trial = stack.mix(parameters, self.schema, self._make_origin(stack))
             parameters = self._refit(stack, samples)
-        n_trials = len(splits) if validation is None else 0
-        return self._report(stack, parameters, samples, notes, n_trials, trial)
+        else:
+            splits, trial = [], None
+        return self._report(stack, parameters, samples, notes, len(splits), trial)
 
     def resume(
         self, model: JointPMF, samples: DenseBlock | StoredSamples, validation: object | None
@@ -145,6 +147,20 @@ class StackFit:
             )
         note = f"continued from a stack of {len(found)} models, with at most {MOST_RESUMED} passes"
         return self._report(stack, parameters, samples, (note,))
+
+    def refit(self, model: JointPMF, samples: DenseBlock | StoredSamples) -> JointPMF:
+        """Fit the models of a stack to other samples, from new starts, with the same passes and weights."""
+        samples, _ = prepare(samples, None)
+        found = read_rungs(model, self.pseudo_count)
+        rungs = [each for each, _, _ in found]
+        passes = [max(each["passes"], 1) for each in model.origin["stack"]]
+        joined = join_ended(rungs, self._run("all", rungs, samples, None, passes))
+        models = [
+            rung.make(parameters, self.schema, model.origin)
+            for rung, parameters in zip(rungs, joined, strict=True)
+        ]
+        weights = np.array([weight for _, _, weight in found])
+        return mix_models(models, weights, self.schema, model.origin)
 
     def _report(
         self,

@@ -331,6 +331,8 @@ def mix_models(
     schema, origin
         Of the mixture.
     """
+    if len(models) == 1:
+        return models[0]
     if all(type(model) is JointPMF for model in models):
         parts = [(w * model.prior, model.factors) for w, model in zip(weights, models, strict=True)]
         prior = np.concatenate([each for each, _ in parts])

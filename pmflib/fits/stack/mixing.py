@@ -102,8 +102,6 @@ class Stack:
             each.rung.make(joined, schema, origin)
             for each, joined in zip(self.rungs, parameters, strict=True)
         ]
-        if len(models) == 1:
-            return models[0]
         return mix_models(models, self.weights, schema, origin)
 
     def list_rungs(self) -> tuple[RungFit, ...]:
