@@ -35,6 +35,13 @@ def test_etl__without_a_rank_fits_a_stack(ran):
     assert scores["log_prob_per_cell"] > scores["baseline_log_prob_per_cell"] + 0.1
 
 
+def test_etl__weights_of_few_rows_are_learnt_from_training_rows_in_turn(ran):
+    """Of 700 rows, the validation folds have fewer than the training folds."""
+    _, (first, _, _) = ran
+    assert first["model"]["held_out"]["n_rows"] > 350
+    assert first["model"]["held_out"]["n_trials"] > 1
+
+
 def test_etl__a_night_continues_the_stack_and_passes_the_gate(ran):
     _, (first, second, third) = ran
     assert second["refit"]["way"] == "warm"
