@@ -5,6 +5,7 @@ import pytest
 from pmflib.base import ConfigError
 from pmflib_tasks.config import load_config
 from pmflib_tasks.planning import PlannedWorkers, plan_run
+from pmflib_tasks.report import gather_report, render_page, summarise_run
 from pmflib_tasks.sections import list_sections
 from tests.flows.nights import Nights, draw_ratings, make_movies
 
@@ -58,6 +59,18 @@ def test_sections__have_the_ladder_with_its_weights(ran):
     tables = [each.table for each in list_sections(first) if each.table is not None]
     (table,) = (each for each in tables if each.title == "Models of the mixture")
     assert [row[0] for row in table.rows] == [each["name"] for each in first["model"]["ladder"]]
+
+
+def test_report__of_a_stack_has_its_models_and_no_states(ran):
+    nights, (first, _, _) = ran
+    report = gather_report(nights.store, nights.config.name, 1)
+    said = " ".join(summarise_run(report))
+    assert all(each["name"] in said for each in first["model"]["ladder"])
+    assert "model.rank = 3 has classes to read" in said
+    page = render_page(report)
+    assert "The latent states" not in page
+    assert "<td>AIC" not in page
+    assert "Models of the mixture" in page
 
 
 def test_plan__knows_stacks(ran):

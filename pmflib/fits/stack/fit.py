@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, TypeGuard
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
 from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.comparison import PairedDifference
 from pmflib.base.defaults import Limits
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.folds import DEFAULT_FOLDS
@@ -44,6 +45,7 @@ from pmflib.fits.stack.splits import MOST_HELD_OUT, Split, split_samples
 from pmflib.fits.starts import SampleCounts
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
+from pmflib.model.rungs import READING
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
 
@@ -107,7 +109,7 @@ class StackFit:
         """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
         samples, validation = prepare(samples, validation)
         splits = split_samples(samples, validation, self.schema)
-        stack, notes = self._climb(samples, splits)
+        stack, gain, notes = self._climb(samples, splits)
         trial = None
         if splits:
             parameters = [each.parameters[0] for each in stack.rungs]
@@ -116,7 +118,11 @@ class StackFit:
             parameters = self._refit(stack, samples)
         else:
             splits, trial = [], None
-        return self._report(stack, parameters, samples, notes, len(splits), trial)
+        result = self._report(stack, parameters, samples, notes, len(splits), trial)
+        if result.held_out_score is None or result.model.rank == 1:
+            return result
+        score = replace(result.held_out_score, gain=gain.mean, error=gain.error)
+        return replace(result, held_out_score=score)
 
     def resume(
         self, model: JointPMF, samples: DenseBlock | StoredSamples, validation: object | None
@@ -173,6 +179,8 @@ class StackFit:
     ) -> FitResult:
         """Return the result of a fit, whose model has the parameters of all rungs."""
         model = stack.mix(parameters, self.schema, self._make_origin(stack))
+        if model.origin.is_stack:
+            notes = (READING, *notes)
         score, n_rows = stack.average(stack.scores), round(float(stack.counts.sum()))
         return FitResult(
             model,
@@ -224,8 +232,11 @@ class StackFit:
 
     def _climb(
         self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]
-    ) -> tuple[Stack, tuple[str, ...]]:
-        """Fit step after step until one gains no more than its error; returns the best stack, and notes."""
+    ) -> tuple[Stack, PairedDifference, tuple[str, ...]]:
+        """Fit step after step until one gains no more than its error.
+
+        Returns the best stack, its gain over a single state, and notes.
+        """
         training = splits[0].training if splits else samples
         rungs = self._list_rungs(training.n_rows, training.n_observed)
         steps = sorted({each.step for each in rungs})
@@ -235,7 +246,8 @@ class StackFit:
             note = (
                 f"variables are taken as independent: {n_rows} samples are too few to hold any out"
             )
-            return Stack((fitted,), np.ones(1), np.zeros(0)), (note,)
+            alone = Stack((fitted,), np.ones(1), np.zeros(0))
+            return alone, PairedDifference(0.0, 0.0), (note,)
         best: Stack | None = None
         notes: list[str] = []
         for step in steps:
@@ -243,7 +255,7 @@ class StackFit:
             known = () if best is None else best.rungs
             stack = Stack.weigh((*known, *fitted_step), counts)
             if best is None:
-                best = stack
+                first = best = stack
                 continue
             gain = stack.subtract(best)
             names = f"step {step}, {fitted_step[0].rung.name}"
@@ -260,7 +272,7 @@ class StackFit:
             if step >= SURE_STEPS:
                 break
         assert best is not None
-        return best, tuple(notes)
+        return best, best.subtract(first), tuple(notes)
 
     def _list_rungs(self, n_rows: int, n_observed: int) -> list[Rung]:
         """Return the rungs for so many training samples and observed cells, by step."""

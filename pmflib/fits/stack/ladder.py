@@ -19,9 +19,9 @@ from pmflib.em.blocks import score_under_classes
 from pmflib.em.family import Family, State
 from pmflib.em.latent_classes import LatentClasses, split_members
 from pmflib.em.memory import plan_em
-from pmflib.fits.fit_statistics import RungFit
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
+from pmflib.model.rungs import RungFit
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema
 
