@@ -74,7 +74,7 @@ def main() -> None:
             show(f"`pmf run`, {what}", options.repeats, partial(measure_run, config))
             if what.endswith("auto"):
                 show(
-                    f"`pmf infer` and `pmf run`, {what}",
+                    f"`pmf infer --rank auto` and `pmf run`, {what}",
                     options.repeats,
                     partial(measure_first, config),
                 )
@@ -120,7 +120,7 @@ def measure_first(config: Path) -> float:
     folder = config.parent / "first"
     shutil.rmtree(folder, ignore_errors=True)
     table = str(config.parent / "log.csv")
-    draft = measure_command(["infer", table, "--output", str(folder), "--json"])
+    draft = measure_command(["infer", table, "--rank", "auto", "--output", str(folder), "--json"])
     return draft + measure_run(folder / "pipeline.toml")
 
 
@@ -144,7 +144,7 @@ def make_pipeline(folder: Path, n_rows: int, n_columns: int, rank: str) -> Path:
     lines += [",".join("abcd"[code] for code in row) for row in np.array(columns).T]
     (folder / "log.csv").write_text("\n".join(lines) + "\n", "utf-8")
     words = ["infer", str(folder / "log.csv"), "--output", str(folder), "--json"]
-    measure_command(words if rank == "auto" else [*words, "--rank", rank])
+    measure_command([*words, "--rank", rank])
     return folder / "pipeline.toml"
 
 

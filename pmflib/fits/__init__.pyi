@@ -29,9 +29,7 @@ from pmflib.fits.fit_specifications import Options as Options
 from pmflib.fits.fit_specifications import limit_patience as limit_patience
 from pmflib.fits.fit_statistics import Criteria as Criteria
 from pmflib.fits.fit_statistics import HeldOutScore as HeldOutScore
-from pmflib.fits.fit_statistics import RungFit as RungFit
 from pmflib.fits.fit_statistics import describe_likelihood as describe_likelihood
-from pmflib.fits.fit_statistics import tabulate_ladder as tabulate_ladder
 from pmflib.fits.fit_statistics import tabulate_statistics as tabulate_statistics
 from pmflib.fits.from_counts import Loss as Loss
 from pmflib.fits.from_counts import fit as fit
@@ -76,6 +74,7 @@ from pmflib.fits.stack.ladder import EFFORTS as EFFORTS
 from pmflib.fits.stack.ladder import LadderSizes as LadderSizes
 from pmflib.fits.stack.ladder import Rung as Rung
 from pmflib.fits.stack.ladder import RungStart as RungStart
+from pmflib.fits.stack.splits import FEW_ROWS as FEW_ROWS
 from pmflib.fits.starts import PreparedStart as PreparedStart
 from pmflib.fits.starts import Starts as Starts
 from pmflib.fits.starts import StoredCounts as StoredCounts

@@ -193,7 +193,8 @@ def sum_statistics(statistics: EMStatistics, prior: FloatArray, factors: FloatAr
 
 def _make_criteria(model: JointPMF, sums: SampleSums) -> Criteria:
     seen = np.add.reduceat(sums.level_counts > 0, model.schema.offsets[:-1], dtype=np.int64)
-    is_counted = "criteria" not in model.unsupported
+    # the parameters of a stack are shared out by weights, so that none of them counts in full
+    is_counted = "criteria" not in model.unsupported and not model.origin.is_stack
     held = (sums.level_counts > 0).astype(np.int64)
     n_parameters = model.count_free(held) if is_counted else None
     found = make_criteria(sums, int(np.count_nonzero(model.prior)), n_parameters, seen)

@@ -12,9 +12,10 @@ from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable
 from pmflib.base.errors import ConvergenceWarning, PmfError
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore, RungFit, tabulate_ladder
+from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore
 from pmflib.model import JointPMF
 from pmflib.model.identification import describe_undetermined
+from pmflib.model.rungs import RungFit, tabulate_ladder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +142,7 @@ class FitResult(Summarised):
         """Summary with convergence, held-out scores, comparisons and states."""
         from pmflib.base.display.summary import cut, decimal, format_count, tabulate_comparison
 
-        n_steps = len(self.loss_history)
+        n_steps = len(self.loss_history) or self.best_pass
         settled = "yes" if self.converged else "no, ended by held-out samples"
         if not (self.converged or self.stopped_early):
             settled = "no"
@@ -154,7 +155,10 @@ class FitResult(Summarised):
             ("converged", settled),
         ]
         tables = [self.model.tabulate_states()]
-        if self.training is not None and (said := self.training.describe_gain()):
+        said = "" if self.training is None else self.training.describe_gain()
+        if self.held_out_score is not None:
+            said = self.held_out_score.describe_gain() or said
+        if said:
             facts.insert(0, ("better than single variables", said))
         if self.training is not None:
             facts.append(("log-likelihood", self.training.describe()))
@@ -166,7 +170,7 @@ class FitResult(Summarised):
                 facts.append(("loss, first and last", " and ".join(map(decimal, ends))))
         if self.held_out_score is not None:
             facts.append(("held out", self.held_out_score.describe()))
-        if self.ladder:
+        if self.ladder and not self.model.origin.is_stack:
             tables.insert(0, tabulate_ladder(self.ladder))
         if self.residuals is not None:
             facts.append(("within states", self.residuals.describe()))

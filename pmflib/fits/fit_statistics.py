@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
-from pmflib.base.json_records import JsonRecord
+from pmflib.base.json_records import Form, JsonRecord
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ def tabulate_statistics(found: Mapping[str, Any]) -> SummaryTable:
         for name, title in STATISTICS.items()
         if found.get(name) is not None and (name != "n_empty" or found[name])
     ]
-    return SummaryTable(
-        "Fit statistics; for AIC to ICL, lower is better", ("statistic", ">value"), rows, len(rows)
-    )
+    has_criteria = found.get("aic") is not None
+    title = "Fit statistics" + ("; for AIC to ICL, lower is better" if has_criteria else "")
+    return SummaryTable(title, ("statistic", ">value"), rows, len(rows))
 
 
 def describe_likelihood(found: Mapping[str, Any]) -> str:
@@ -191,6 +191,8 @@ class HeldOutScore(JsonRecord):
     n_trials
         Fits that were evaluated, each without these samples, before all of them were fitted in the same way; 0 where
         it was the model itself that was evaluated.
+    gain, error
+        Gain over single variables per sample, nats, and its standard error; None if they were not evaluated.
     """
 
     computed: ClassVar[tuple[str, ...]] = ("log_likelihood",)
@@ -198,11 +200,20 @@ class HeldOutScore(JsonRecord):
     per_row: float
     n_rows: int
     n_trials: int = 0
+    gain: Annotated[float | None, Form.GIVEN] = None
+    error: Annotated[float | None, Form.GIVEN] = None
 
     @property
     def log_likelihood(self) -> float:
         """Log-likelihood of all the samples, nats."""
         return self.per_row * self.n_rows
+
+    def describe_gain(self) -> str:
+        """Format the gain over single variables in one line; "" if unknown."""
+        if self.gain is None or self.error is None:
+            return ""
+        gain = f"{decimal(self.gain, 2)} +- {decimal(self.error, 2)} nats per held-out row"
+        return f"yes, by {gain}" if self.gain > self.error else f"no ({gain})"
 
     def describe(self) -> str:
         """Say it in one line: in all, per row, and whose it is."""
@@ -213,48 +224,3 @@ class HeldOutScore(JsonRecord):
         if self.n_trials == 1:
             return f"{text}, under the fit that was made without them"
         return f"{text}, under {self.n_trials} fits without them" if self.n_trials else text
-
-
-@dataclass(frozen=True)
-class RungFit(JsonRecord):
-    """A rung of the ladder of a stack.
-
-    Parameters
-    ----------
-    name, kind
-        Name in tables, and kind of its models.
-    states, members
-        Number of latent states of each model, and number of models.
-    passes
-        Number of passes over the samples.
-    held_out
-        Held-out log-likelihood per sample of the rung alone, nats.
-    weight
-        Weight in the mixture.
-    number
-        Number among the models of the same kind and number of states, from 0.
-    """
-
-    name: str
-    kind: str
-    states: int
-    members: int
-    passes: int
-    held_out: float
-    weight: float
-    number: int = 0
-
-
-def tabulate_ladder(ladder: Sequence[RungFit]) -> SummaryTable:
-    """Return the table of the rungs of a stack."""
-    rows = [
-        (
-            each.name,
-            decimal(each.weight, 2),
-            decimal(each.held_out, 6),
-            format_count(each.passes),
-        )
-        for each in ladder
-    ]
-    columns = ("rung", ">weight", ">held out, nats per row", ">passes")
-    return SummaryTable("Models of the mixture", columns, rows, len(rows))

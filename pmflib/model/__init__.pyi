@@ -61,6 +61,9 @@ from pmflib.model.row_tables import find_maxima as find_maxima
 from pmflib.model.row_tables import iterate_lists as iterate_lists
 from pmflib.model.row_tables import number_entries as number_entries
 from pmflib.model.row_tables import score_block as score_block
+from pmflib.model.rungs import READING as READING
+from pmflib.model.rungs import RungFit as RungFit
+from pmflib.model.rungs import tabulate_ladder as tabulate_ladder
 from pmflib.model.sampling import check_parameters as check_parameters
 from pmflib.model.sampling import choose_variables as choose_variables
 from pmflib.model.sampling import draw_cells as draw_cells

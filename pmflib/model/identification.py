@@ -92,7 +92,7 @@ def _multiply(parts: list[FloatArray]) -> FloatArray:
 
 def describe_undetermined(model: Mixture) -> str:
     """Say that no data determine the states of a model, and how to change that; "" if they do, or it is not known."""
-    if model.kind != "classes" or model.origin.get("average"):
+    if model.kind != "classes" or model.origin.get("average") or model.origin.is_stack:
         return ""
     n_open = count_open_directions(model)
     if not n_open:

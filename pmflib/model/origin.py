@@ -108,6 +108,11 @@ class ModelOrigin(Mapping[str, Any]):
         """Number of fits that it is an average of; 1 for a single fit."""
         return int(self.average or 1) if self.final else 1
 
+    @property
+    def is_stack(self) -> bool:
+        """Whether it is a mixture of several models with weights, whose states are not those of one fit."""
+        return bool(self.final) and "stack" in self.extra
+
     def __getitem__(self, name: str) -> Any:
         """Return a fact."""
         if name not in self.order:

@@ -22,6 +22,7 @@ from pmflib.base.errors import PmfError
 from pmflib.model.associations import expect_values
 from pmflib.model.identification import describe_undetermined
 from pmflib.model.mixture import Mixture
+from pmflib.model.rungs import READING, RungFit, tabulate_ladder
 from pmflib.model.sampling import check_parameters
 from pmflib.schema import Schema
 
@@ -374,7 +375,8 @@ def summarise_model(model: Mixture, states: SummaryTable) -> Summary:
     ]
     n_variables, rank = format_count(model.schema.n_variables), format_count(model.rank)
     headline = f"Joint PMF of {n_variables} variables, {rank} latent states"
-    notes = tuple(filter(None, (describe_undetermined(model),)))
+    of_stack = READING if model.origin.is_stack else ""
+    notes = tuple(filter(None, (of_stack, describe_undetermined(model))))
     return Summary(headline, tuple(facts), notes, (states,))
 
 
@@ -385,7 +387,12 @@ def _format_fact(value: str | int | float) -> str:
 
 
 def tabulate_states(model: Mixture) -> SummaryTable:
-    """List the states by size, each with its distinguishing levels and their lifts; alike ones of an average as one."""
+    """List the states by size, each with its distinguishing levels and their lifts; alike ones of an average as one.
+
+    Of a stack, its models are listed.
+    """
+    if model.origin.is_stack:
+        return tabulate_ladder([RungFit.from_json(each) for each in model.origin["stack"]])
     prior, factors = model.prior, model.factors
     groups = [[state] for state in range(model.rank)]
     if model.origin.get("average"):

@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import DIGITS, SummaryTable, format_value, tabulate_comparison
-from pmflib.fits.fit_statistics import (
-    HeldOutScore,
-    RungFit,
-    describe_likelihood,
-    tabulate_ladder,
-    tabulate_statistics,
-)
+from pmflib.fits.fit_statistics import HeldOutScore, describe_likelihood, tabulate_statistics
 from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.model.rungs import RungFit, tabulate_ladder
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import FEATURES

@@ -218,8 +218,19 @@ def test_check__of_a_pipeline_and_of_a_file(call, tmp_path):
 @pytest.mark.needs("surveys.drafting")
 def test_infer__rank_left_open(call, tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n2,1\n")
-    assert call("infer", "a.csv", "--rank", "auto")[0] == 0
-    assert load_config("pipeline.toml").model.rank == "auto"
+    (tmp_path / "b.csv").write_text("s,v,x\n1,p,1\n1,q,2\n2,p,2\n2,q,1\n")
+    ratings = "b.csv --sample s --variable v --value x".split()
+    for number, (words, rank) in enumerate(
+        [
+            (["a.csv", "--rank", "auto"], "auto"),
+            (["a.csv", "--rank", "3"], 3),
+            (["a.csv"], None),
+            (["a.csv", "--target", "x"], "auto"),
+            (ratings, "auto"),
+        ]
+    ):
+        assert call("infer", *words, "--output", f"draft{number}")[0] == 0
+        assert load_config(f"draft{number}/pipeline.toml").model.rank == rank
 
 
 @pytest.mark.needs("surveys.drafting")

@@ -5,6 +5,7 @@ import pytest
 from pmflib.base import ConfigError
 from pmflib_tasks.config import load_config
 from pmflib_tasks.planning import PlannedWorkers, plan_run
+from pmflib_tasks.report import gather_report, render_page, summarise_run
 from pmflib_tasks.sections import list_sections
 from tests.flows.nights import Nights, draw_ratings, make_movies
 
@@ -35,6 +36,13 @@ def test_etl__without_a_rank_fits_a_stack(ran):
     assert scores["log_prob_per_cell"] > scores["baseline_log_prob_per_cell"] + 0.1
 
 
+def test_etl__weights_of_few_rows_are_learnt_from_training_rows_in_turn(ran):
+    """Of 700 rows, the validation folds have fewer than the training folds."""
+    _, (first, _, _) = ran
+    assert first["model"]["held_out"]["n_rows"] > 350
+    assert first["model"]["held_out"]["n_trials"] > 1
+
+
 def test_etl__a_night_continues_the_stack_and_passes_the_gate(ran):
     _, (first, second, third) = ran
     assert second["refit"]["way"] == "warm"
@@ -51,6 +59,18 @@ def test_sections__have_the_ladder_with_its_weights(ran):
     tables = [each.table for each in list_sections(first) if each.table is not None]
     (table,) = (each for each in tables if each.title == "Models of the mixture")
     assert [row[0] for row in table.rows] == [each["name"] for each in first["model"]["ladder"]]
+
+
+def test_report__of_a_stack_has_its_models_and_no_states(ran):
+    nights, (first, _, _) = ran
+    report = gather_report(nights.store, nights.config.name, 1)
+    said = " ".join(summarise_run(report))
+    assert all(each["name"] in said for each in first["model"]["ladder"])
+    assert "model.rank = 3 has classes to read" in said
+    page = render_page(report)
+    assert "The latent states" not in page
+    assert "<td>AIC" not in page
+    assert "Models of the mixture" in page
 
 
 def test_plan__knows_stacks(ran):

@@ -98,7 +98,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         block = weigh_samples(DenseBlock(both), sample_weight, schema.weight_decimals)
         if self.schema is None:
             # an average has the states of all members
-            rank = max(1, result.model.rank // self.members)
+            rank = None if self.rank is None else max(1, result.model.rank // self.members)
 
             def refit(cut: DenseBlock, recut: Schema) -> FitResult:
                 return self._fit_classes(cut.codes, recut, target, sample_weight, rank)

@@ -21,7 +21,7 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
     Parameters
     ----------
     rank, method, schema, bins, members, dependence, dimensions, random_state
-        As in `TableEstimator`; averaging more members improves the estimate.
+        As in `TableEstimator`. The default is a stack of models.
 
     Attributes
     ----------
@@ -40,13 +40,13 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        rank: int | Literal["auto"] = "auto",
+        rank: int | Literal["auto"] | None = None,
         *,
         method: Literal["classes", "traits"] = "classes",
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 8,
-        dependence: Literal["auto", "none", "tree"] = "none",
+        dependence: Literal["auto", "none", "tree"] | None = None,
         dimensions: int | Literal["auto"] = "auto",
         random_state: Any = 0,
     ) -> None:

@@ -32,7 +32,8 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     Parameters
     ----------
     rank
-        Number of latent states; "auto" chooses it on held-out rows, see `pmflib.fit_em`.
+        Number of latent states; None fits a stack of models, and "auto" chooses a number on held-out rows, see
+        `pmflib.fit_em`.
     strategy
         "draw": sample levels from their joint distribution given the row, which preserves shares, variances and
         correlations of the data. "mode": the most probable level, or the median value of the bin for binned numbers; it
@@ -84,7 +85,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
 
     def __init__(
         self,
-        rank: int | Literal["auto"] = "auto",
+        rank: int | Literal["auto"] | None = None,
         *,
         strategy: Literal["draw", "mode", "mean"] = "draw",
         draws: int = 1,

@@ -44,7 +44,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     rank
-        Number of latent states; "auto" chooses it on held-out rows, see `pmflib.fit_em`.
+        Number of latent states; "auto" chooses it on held-out rows, and None fits a stack of models, see
+        `pmflib.fit_em`.
     schema
         Variables of the columns, by name, or by position for arrays; columns that it does not name are not used. None
         infers them from the table: numbers with more than 32 distinct values, or with few rows per value, are binned,
@@ -52,10 +53,10 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
     bins
         Number of bins for such numbers, at least 2; a few more if single values are very frequent.
     members
-        Number of fits from independent starts to average, at least 1.
+        Number of fits from independent starts to average, at least 1; not used by a stack.
     dependence
         Whether columns may depend on each other within a latent state, along a forest: "none", "tree", or "auto", which
-        decides on held-out rows; see `pmflib.fit_em`. None means "auto" if the rank is "auto", otherwise "none".
+        decides on held-out rows; see `pmflib.fit_em`. None means "none" if the rank is a number, otherwise "auto".
     random_state
         Seed of the starts; equal seeds give equal bits.
 
@@ -71,7 +72,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        rank: int | Literal["auto"] = "auto",
+        rank: int | Literal["auto"] | None = "auto",
         *,
         schema: Schema | None = None,
         bins: int = 8,
@@ -218,13 +219,14 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         rank: int | None = None,
     ) -> FitResult:
         """Fit latent classes, of the given rank or that of the parameters."""
-        open_dependence: Literal["auto", "none"] = "auto" if self.rank == "auto" else "none"
+        is_open = self.rank is None or self.rank == "auto"
+        open_dependence: Literal["auto", "none"] = "auto" if is_open else "none"
         return fit_em(
             codes,
             weight=sample_weight,
             rank=self.rank if rank is None else rank,
             schema=schema,
-            members=self.members,
+            members=1 if self.rank is None else self.members,
             target=target,
             dependence=self.dependence or open_dependence,
             rng=self._draw_seed(self.random_state),
@@ -270,7 +272,7 @@ class TableEstimator(JointEstimator):
 
     def __init__(
         self,
-        rank: int | Literal["auto"] = "auto",
+        rank: int | Literal["auto"] | None = "auto",
         *,
         method: Literal["classes", "traits"] = "classes",
         schema: Schema | None = None,
@@ -331,7 +333,8 @@ class TableEstimator(JointEstimator):
             self._keep(self._fit_classes(codes, schema, sample_weight=sample_weight))
         else:
             seed = self._draw_seed(self.random_state)
-            dimensions, n_states = self.dimensions, self.rank
+            dimensions = self.dimensions
+            n_states = "auto" if self.rank is None else self.rank
             self._keep(
                 fit_traits(
                     codes,

@@ -13,6 +13,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
 from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.comparison import PairedDifference
 from pmflib.base.defaults import Limits
 from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
@@ -36,6 +37,7 @@ from pmflib.fits.stack.ladder import (
     LadderSizes,
     Rung,
     RungStart,
+    mix_models,
     offer_classes,
     read_rungs,
 )
@@ -44,6 +46,7 @@ from pmflib.fits.stack.splits import MOST_HELD_OUT, Split, split_samples
 from pmflib.fits.starts import SampleCounts
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
+from pmflib.model.rungs import READING
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup
 
@@ -107,22 +110,26 @@ class StackFit:
         """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
         samples, validation = prepare(samples, validation)
         splits = split_samples(samples, validation, self.schema)
-        stack, notes = self._climb(samples, splits)
+        stack, gain, notes = self._climb(samples, splits)
         trial = None
-        parameters = [each.parameters[0] for each in stack.rungs]
+        if splits:
+            parameters = [each.parameters[0] for each in stack.rungs]
+            trial = stack.mix(parameters, self.schema, self._make_origin(stack))
         if validation is None:
-            if splits:
-                trial = stack.mix(parameters, self.schema, self._make_origin(stack))
             parameters = self._refit(stack, samples)
-        n_trials = len(splits) if validation is None else 0
-        result = self._report(stack, parameters, samples, notes, n_trials, trial)
-        if trial is None or self.target is not None:
+        else:
+            splits, trial = [], None
+        result = self._report(stack, parameters, samples, notes, len(splits), trial)
+        if trial is not None and self.target is None:
+            model, (training, unseen) = result.model, splits[0]
+            if isinstance(training, DenseBlock) and isinstance(unseen, DenseBlock):
+                for learn in find_offers("trials").values():
+                    model = learn(model, trial, training, unseen)
+            result = replace(result, model=model)
+        if result.held_out_score is None or result.model.rank == 1:
             return result
-        model, (training, unseen) = result.model, splits[0]
-        if isinstance(training, DenseBlock) and isinstance(unseen, DenseBlock):
-            for learn in find_offers("trials").values():
-                model = learn(model, trial, training, unseen)
-        return replace(result, model=model)
+        score = replace(result.held_out_score, gain=gain.mean, error=gain.error)
+        return replace(result, held_out_score=score)
 
     def resume(
         self, model: JointPMF, samples: DenseBlock | StoredSamples, validation: object | None
@@ -154,6 +161,20 @@ class StackFit:
         note = f"continued from a stack of {len(found)} models, with at most {MOST_RESUMED} passes"
         return self._report(stack, parameters, samples, (note,))
 
+    def refit(self, model: JointPMF, samples: DenseBlock | StoredSamples) -> JointPMF:
+        """Fit the models of a stack to other samples, from new starts, with the same passes and weights."""
+        samples, _ = prepare(samples, None)
+        found = read_rungs(model, self.pseudo_count)
+        rungs = [each for each, _, _ in found]
+        passes = [max(each["passes"], 1) for each in model.origin["stack"]]
+        joined = join_ended(rungs, self._run("all", rungs, samples, None, passes))
+        models = [
+            rung.make(parameters, self.schema, model.origin)
+            for rung, parameters in zip(rungs, joined, strict=True)
+        ]
+        weights = np.array([weight for _, _, weight in found])
+        return mix_models(models, weights, self.schema, model.origin)
+
     def _report(
         self,
         stack: Stack,
@@ -165,6 +186,8 @@ class StackFit:
     ) -> FitResult:
         """Return the result of a fit, whose model has the parameters of all rungs."""
         model = stack.mix(parameters, self.schema, self._make_origin(stack))
+        if model.origin.is_stack:
+            notes = (READING, *notes)
         score, n_rows = stack.average(stack.scores), round(float(stack.counts.sum()))
         return FitResult(
             model,
@@ -216,8 +239,11 @@ class StackFit:
 
     def _climb(
         self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]
-    ) -> tuple[Stack, tuple[str, ...]]:
-        """Fit step after step until one gains no more than its error; returns the best stack, and notes."""
+    ) -> tuple[Stack, PairedDifference, tuple[str, ...]]:
+        """Fit step after step until one gains no more than its error.
+
+        Returns the best stack, its gain over a single state, and notes.
+        """
         training = splits[0].training if splits else samples
         rungs = self._list_rungs(training.n_rows, training.n_observed)
         steps = sorted({each.step for each in rungs})
@@ -227,7 +253,8 @@ class StackFit:
             note = (
                 f"variables are taken as independent: {n_rows} samples are too few to hold any out"
             )
-            return Stack((fitted,), np.ones(1), np.zeros(0)), (note,)
+            alone = Stack((fitted,), np.ones(1), np.zeros(0))
+            return alone, PairedDifference(0.0, 0.0), (note,)
         best: Stack | None = None
         notes: list[str] = []
         for step in steps:
@@ -235,7 +262,7 @@ class StackFit:
             known = () if best is None else best.rungs
             stack = Stack.weigh((*known, *fitted_step), counts)
             if best is None:
-                best = stack
+                first = best = stack
                 continue
             gain = stack.subtract(best)
             names = f"step {step}, {fitted_step[0].rung.name}"
@@ -252,7 +279,7 @@ class StackFit:
             if step >= SURE_STEPS:
                 break
         assert best is not None
-        return best, tuple(notes)
+        return best, best.subtract(first), tuple(notes)
 
     def _list_rungs(self, n_rows: int, n_observed: int) -> list[Rung]:
         """Return the rungs for so many training samples and observed cells, by step."""

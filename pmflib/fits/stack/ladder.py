@@ -19,9 +19,9 @@ from pmflib.em.blocks import score_under_classes
 from pmflib.em.family import Family, State
 from pmflib.em.latent_classes import LatentClasses, split_members
 from pmflib.em.memory import plan_em
-from pmflib.fits.fit_statistics import RungFit
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
+from pmflib.model.rungs import RungFit
 from pmflib.papers.pair_matrix import start_random
 from pmflib.schema import Schema
 
@@ -331,6 +331,8 @@ def mix_models(
     schema, origin
         Of the mixture.
     """
+    if len(models) == 1:
+        return models[0]
     if all(type(model) is JointPMF for model in models):
         parts = [(w * model.prior, model.factors) for w, model in zip(weights, models, strict=True)]
         prior = np.concatenate([each for each, _ in parts])

@@ -10,11 +10,11 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray
 from pmflib.base.comparison import PairedDifference, estimate_gain
-from pmflib.fits.fit_statistics import RungFit
 from pmflib.fits.stack.ladder import Rung, mix_models
 from pmflib.fits.stack.weights import learn_weights, mix_scores
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
+from pmflib.model.rungs import RungFit
 from pmflib.schema import Schema
 
 LEAST_WEIGHT = 0.01
@@ -102,8 +102,6 @@ class Stack:
             each.rung.make(joined, schema, origin)
             for each, joined in zip(self.rungs, parameters, strict=True)
         ]
-        if len(models) == 1:
-            return models[0]
         return mix_models(models, self.weights, schema, origin)
 
     def list_rungs(self) -> tuple[RungFit, ...]:

@@ -17,6 +17,7 @@ from pmflib.em.latent_classes import split_members
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
+from pmflib.fits.from_samples import make_stack
 from pmflib.information.kinds import find_entry
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
@@ -78,7 +79,8 @@ def fit_resampled(
     n_rows = samples.n_rows if isinstance(samples, StoredSamples) else len(samples)
     if not n_rows:
         raise PmfError("samples has no rows; a model is fitted again to at least one")
-    refits: Refits = find_entry("refits", model, Refits)(model)
+    kind = StackRefits if "stack" in model.origin else find_entry("refits", model, Refits)
+    refits: Refits | StackRefits = kind(model)
     fits = []
     on_fit(0, draws)
     for draw in range(draws):
@@ -141,3 +143,24 @@ class Refits:
     def refine(self, fit: EMFit, start: Any, *samples: Any) -> JointPMF:
         """Run a prepared fit that starts from a model; samples are the arguments of `EMFit.fit_samples`."""
         return fit.fit_samples(*samples).model
+
+
+class StackRefits:
+    """Refits of a stack: its models from starts of their own, with their numbers of passes and their weights.
+
+    Parameters
+    ----------
+    model
+        The stack.
+    """
+
+    def __init__(self, model: JointPMF) -> None:
+        self.model = model
+
+    def fit(self, draw: int, samples: DenseBlock | StoredSamples, seed: int) -> JointPMF:
+        """Refit the models of the stack to some samples."""
+        count = self.model.origin.pseudo_count
+        fit = make_stack(
+            self.model.schema, "normal", pseudo_count="auto" if count is None else count
+        )
+        return replace(fit, seed=seed).refit(self.model, samples)

@@ -104,7 +104,7 @@ successive differences, whose factor in a variance is that of Fay's method with 
 def draft_config(
     source: SourceOptions,
     *,
-    rank: int | Literal["auto"],
+    rank: int | Literal["auto"] | None,
     method: str = "auto",
     dependence: str = "none",
     notes: Sequence[str] = (),
@@ -124,7 +124,7 @@ def draft_config(
     source
         Location of the data; defaults are omitted.
     rank
-        Number of latent states, or "auto".
+        Number of latent states, or "auto"; None for a stack.
     method, dependence
         As in `ModelConfig`.
     notes
@@ -142,7 +142,7 @@ def draft_config(
     seed
         Seed of the pipeline.
     quick
-        Whether to limit the choice of the rank to a minute.
+        Whether to fit a short ladder, or to limit the choice of the rank to a minute.
     name
         Name of the pipeline, from `draft_name`; without one, it has the default.
 
@@ -181,8 +181,7 @@ def draft_config(
             'path = "store"  # results, and what later runs need to continue',
             "",
             "[model]",
-            f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
-            *([f"rank_budget = {json.dumps(QUICK)}"] if quick else []),
+            *_draft_rank(rank, quick=quick),
             *([] if method == "auto" else [f"method = {json.dumps(method)}  # {described}"]),
             *(
                 []
@@ -197,6 +196,18 @@ def draft_config(
             *more,
         ]
     )
+
+
+def _draft_rank(rank: int | Literal["auto"] | None, *, quick: bool) -> list[str]:
+    """Return the lines that say how many states a model has, or that it is a stack."""
+    if rank is None:
+        effort = "quick" if quick else "normal"
+        return [
+            f'effort = "{effort}"  # of a stack of models that answers; for classes to read, give rank = 3'
+        ]
+    why = 'number of latent states; "auto" chooses it on held-out counts and samples'
+    budget = [f"rank_budget = {json.dumps(QUICK)}"] if quick else []
+    return [f"rank = {json.dumps(rank)}  # {why}", *budget]
 
 
 def _propose_replicates(pattern: str) -> list[str]:

@@ -69,12 +69,14 @@ class DraftOptions:
         32, "Maximum number of levels; columns with more distinct numbers are binned.", min=2
     )
     bins: int = option(8, "Number of bins for a continuous column.", min=2)
-    rank: str = option(
-        "auto", "Number of latent states; auto chooses it on held-out counts and samples."
+    rank: str | None = option(
+        None,
+        "Number of latent states, for classes to read; auto chooses it on held-out counts and samples. Without it, a "
+        "stack of models is fitted, which answers best; with --target, and for logs of ratings, it is auto.",
     )
     quick: bool = option(
         False,
-        "Limit the choice of rank auto to one minute instead of ten.",
+        "Fit a short ladder of models, or limit the choice of rank auto to one minute instead of ten.",
         flags=("--quick",),
     )
     target: str | None = option(None, "Variable to predict.")

@@ -65,7 +65,7 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     SourceError, SchemaError
         If the data cannot be read, or lack a named column.
     """
-    rank = read_rank(options.rank)
+    rank = None if options.rank is None else read_rank(options.rank)
     schema_path, config_path, about = (
         output / name for name in ("schema.json", "pipeline.toml", "schema.md")
     )
@@ -120,11 +120,13 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     method = next(filter(None, suited), "auto")
     # latent classes of a target's levels predict it better than forests; comparisons with traits use no forests
     is_open = method == "auto" and options.target is None
+    if rank is None and not is_open:
+        rank = "auto"
     text = draft_config(
         related,
         rank=rank,
         method=method,
-        dependence="auto" if is_open else "none",
+        dependence="auto" if is_open and rank is not None else "none",
         target=options.target,
         likely_weight=drafted.likely_weight if options.weight is None else None,
         likely_replicates=drafted.likely_replicates if options.replicates is None else None,

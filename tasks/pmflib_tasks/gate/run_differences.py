@@ -189,7 +189,7 @@ class RunDifference(JsonRecord):
     variables, n_pairs, pairs
         Changes of all shared variables; number of compared pairs, and their largest changes.
     model, states
-        Properties of both models, whether or not they changed; latent states.
+        Properties of both models, whether or not they changed; latent states, unless a model is a stack.
     labels
         Differences of labels, for two runs that label, which have no counts and no model of samples.
     missing
@@ -262,7 +262,8 @@ def compare_runs(
     if models is not None:
         found.model = compare_values(*map(_describe_model, facts), only_changed=False)
         schemas = models[0].schema, models[1].schema
-        found.states = compare_models(align_levels(*schemas), *models)
+        if not any(each.origin.is_stack for each in models):
+            found.states = compare_models(align_levels(*schemas), *models)
         found.schema = found.schema or compare_schemas(*schemas)
     return found
 

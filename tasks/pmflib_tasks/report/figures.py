@@ -296,7 +296,7 @@ def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, Drawing]:
             lambda ax: plot_passes(passes, held_out, best, ax=ax),
             (6.6, 2.9),
         )
-    if learnt.model.rank <= STATES_SHOWN:
+    if 0 < len(learnt.states) <= STATES_SHOWN:
 
         def draw_states(ax: Axes) -> None:
             plot_states(learnt.model, descriptions=learnt.states, ax=ax)
@@ -310,7 +310,7 @@ def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, Drawing]:
             draw_states,
             (6.6, 4.0),
         )
-    if 2 <= learnt.model.rank <= len(drawing.GROUPS):
+    if 2 <= len(learnt.states) <= len(drawing.GROUPS):
 
         def draw_profiles(ax: Axes) -> None:
             plot_profiles(learnt.model, ax=ax)

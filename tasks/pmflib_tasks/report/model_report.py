@@ -127,7 +127,7 @@ class ModelReport:
     summary
         Summary of the fit: method, rank, passes, log-likelihoods, notes.
     states
-        Its latent states by falling prior.
+        Its latent states by falling prior; none of a stack.
     associations, pairs
         Associations of all measured pairs, and the most associated pairs.
     missed
@@ -272,7 +272,10 @@ def gather_model(
     return ModelReport(
         model,
         summary,
-        describe_states(model, most=STATE_LEVELS, level_counts=level_counts),
+        # those of a stack are not to be read
+        []
+        if model.origin.is_stack
+        else describe_states(model, most=STATE_LEVELS, level_counts=level_counts),
         found,
         describe(found.rank_pairs(PAIRS_LISTED)),
         describe(_find_missed(found, in_counts, pair_support)),

@@ -9,6 +9,7 @@ import numpy as np
 from pmflib.base.texts import escape_markdown
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.model.rungs import RungFit
 from pmflib.model.state_descriptions import StateDescription
 from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.report.model_report import ScoreReport
@@ -182,8 +183,18 @@ def _say_model(report: RunReport) -> Iterator[str]:
         )
     else:
         yield agreement.sentence
-    sizes = f", from {as_percent(states[-1].prior)} to {as_percent(states[0].prior)} of the samples"
-    yield f"The model has {as_count(len(states), 'latent state')}{sizes if states[1:] else ''}."
+    if states:
+        sizes = (
+            f", from {as_percent(states[-1].prior)} to {as_percent(states[0].prior)} of the samples"
+        )
+        yield f"The model has {as_count(len(states), 'latent state')}{sizes if states[1:] else ''}."
+    else:
+        rungs = [RungFit.from_json(each) for each in report.model.model.origin["stack"]]
+        named = ", ".join(f"{each.name} {as_percent(each.weight)}" for each in rungs)
+        yield (
+            f"The model is a mixture of {as_count(len(rungs), 'model')} for answers ({named}); a pipeline with "
+            "model.rank = 3 has classes to read."
+        )
     scores = report.scores
     if scores is not None:
         means = scores.means

@@ -17,14 +17,14 @@ from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
-VERSION = 1
+VERSION = 2
 
 
 @stage(name="stack", makes="model")
 def stack(
     config: PipelineConfig, dataset: Reference, start: Reference | None = None, address: str = ""
 ) -> Reference:
-    """Fit a stack to the training folds, with weights from the validation folds.
+    """Fit a stack to the training folds, with weights from the validation folds; of few rows, from training rows.
 
     Parameters
     ----------
@@ -56,6 +56,7 @@ def stack(
         from pmflib.em.stored_samples import StoredSamples
         from pmflib.fits.fit_result import summarise_fit
         from pmflib.fits.from_samples import fit_em, plan_fit_em
+        from pmflib.fits.stack.splits import FEW_ROWS
 
         schema, begin = load_schema(config), dict[str, Any]()
         live = None if start is None else JointPMF.load(store.locate(start) / "model")
@@ -74,9 +75,11 @@ def stack(
             memory.check(plan_worker)
             kept, held_kept = memory.find_kept(plan_worker)
             options = em.model_dump(include={"max_passes", "tol", "patience", "pseudo_count"})
+            # few validation rows tell less of weights than training rows that are held out in turn
+            has_few = training.n_rows < FEW_ROWS
             result = fit_em(
                 training.with_spare(kept),
-                validation=held_out.with_spare(held_kept),
+                validation=None if has_few else held_out.with_spare(held_kept),
                 dependence=dependence,
                 effort=effort,
                 rng=config.seed,

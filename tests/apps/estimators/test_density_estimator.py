@@ -24,6 +24,9 @@ def test_score_samples__rows_that_fit_are_likelier(rows):
         {name: np.roll(values, 7 * index) for index, (name, values) in enumerate(rows.items())}
     )
     assert density.score(frame) > density.score(mixed) + 0.5
+    stack = pmf.apps.PMFDensity().fit(frame[:300])
+    assert stack.result_.method == "stack"
+    assert stack.score(frame[300:]) > density.score(mixed[300:]) + 0.5
     assert density.score_samples(frame).shape == (600,)
     assert density.score(frame) == pytest.approx(density.score_samples(frame).mean())
     nothing = pd.DataFrame({name: [None] for name in rows})

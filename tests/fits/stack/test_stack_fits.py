@@ -37,7 +37,11 @@ def test_fit_em__a_stack_is_as_good_as_the_planted_model(stack):
     unseen = TRUTH.sample(4000, 2)
     gap = TRUTH.log_prob(unseen).mean() - stack.model.log_prob(unseen).mean()
     assert gap < 0.05
-    assert stack.model.origin.final
+    alone = pmf.fit_em(CODES, schema=SCHEMA, rank=1).model.log_prob(unseen).mean()
+    gain = stack.model.log_prob(unseen).mean() - alone
+    # of 900 held-out rows and 4,000 unseen ones
+    assert abs(stack.held_out_score.gain - gain) < 4 * stack.held_out_score.error
+    assert stack.model.origin.is_stack
     assert sum(each.weight for each in stack.ladder) == pytest.approx(1)
     assert stack.model.prior.sum() == pytest.approx(1)
 
@@ -45,11 +49,17 @@ def test_fit_em__a_stack_is_as_good_as_the_planted_model(stack):
 def test_fit_em__a_stack_is_told_of_in_summary_record_and_model(stack, tmp_path):
     text = str(stack.summary())
     assert "Models of the mixture" in text
+    assert "Latent states by size" not in text
+    assert "AIC" not in text
+    assert "for classes to read" in text
+    assert "yes, by" in text
+    assert stack.criteria(CODES).bic is None
     recorded = json.loads(json.dumps(summarise_fit(stack)))["ladder"]
     assert [each["weight"] for each in recorded] == [each.weight for each in stack.ladder]
     stack.model.save(tmp_path / "model")
     loaded = pmf.JointPMF.load(tmp_path / "model")
     assert loaded.origin["stack"] == recorded
+    assert all(each["name"] in str(loaded.summary()) for each in recorded)
     np.testing.assert_array_equal(loaded.log_prob(CODES), stack.model.log_prob(CODES))
 
 

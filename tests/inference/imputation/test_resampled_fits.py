@@ -33,6 +33,18 @@ def test_fit_resampled__marginals_vary_as_those_of_samples_do(codes):
         np.testing.assert_array_equal(one.factors, other.factors)
 
 
+@pytest.mark.parametrize("dependence", ["none", "auto"])
+def test_fit_resampled__marginals_of_a_stack_vary_as_those_of_samples_do(codes, dependence):
+    model = pmf.fit_em(codes, schema=SCHEMA, effort="quick", dependence=dependence).model
+    refits = fit_resampled(model, codes, 40, 3)
+    found = np.array([refit.marginal(["v0"])[1] for refit in refits])
+    error = np.sqrt(model.marginal(["v0"]).prod() / (codes[:, 0] >= 0).sum())
+    # an error of 40 draws is 11 % of the spread
+    assert 0.65 < found.std(ddof=1) / error < 1.3
+    assert abs(found.mean() - model.marginal(["v0"])[1]) < 4 * error / np.sqrt(40) + 0.01
+    assert {(refit.kind, refit.rank) for refit in refits} == {(model.kind, model.rank)}
+
+
 @pytest.mark.parametrize("dependence", ["none", "tree"])
 def test_fit_resampled__of_an_average_each_is_of_one_fit(codes, dependence):
     options = {"rank": 2, "members": 3, "dependence": dependence, "schema": SCHEMA}

@@ -1,3 +1,5 @@
+import pytest
+
 from pmflib.ingest import make_source
 from pmflib_tasks.config import draft_config, load_config
 
@@ -10,6 +12,16 @@ def test_draft_config__notes_that_hold_line_ends(tmp_path):
     assert (config.source, config.model.rank) == (source, 5)
     assert "a b: odd\n" in text
     assert "c d\n" in text
+
+
+@pytest.mark.parametrize(("quick", "effort"), [(False, "normal"), (True, "quick")])
+def test_draft_config__without_a_rank_it_is_of_a_stack(tmp_path, quick, effort):
+    source = make_source({"path": "a.csv", "layout": "wide"})
+    path = tmp_path / "p.toml"
+    path.write_text(draft_config(source, rank=None, quick=quick))
+    config = load_config(path)
+    assert config.is_stack
+    assert (config.model.effort, config.model.dependence) == (effort, "auto")
 
 
 def test_draft_config__target(tmp_path):
