@@ -222,7 +222,7 @@ def find_equivalent_samples(origin: Mapping[str, Any]) -> EquivalentSamples:
     """Return the equivalent samples stored in the origin of a model, or else those learnt from other models."""
     found = origin.get(NAME)
     # earlier releases stored a different regression
-    if found is None or len(found["coefficients"]) != len(COEFFICIENTS):
+    if found is None or len(found.get("coefficients", ())) != len(COEFFICIENTS):
         return EquivalentSamples()
     return EquivalentSamples.from_json(found)
 

@@ -367,7 +367,7 @@ def test_ask__a_variable_that_is_restricted_by_what_is_asked():
 
 def sure(*intercepts):
     """The model with a law of m that has next to no spread, and that counts do not change."""
-    law = EquivalentSamples((*intercepts, 0, 0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2, n_questions=1)
+    law = EquivalentSamples((*intercepts, 0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2, n_questions=1)
     origin = ModelOrigin.of({"equivalent_samples": law.to_json()})
     return pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, origin)
 
@@ -386,7 +386,7 @@ def test_ask__rows_by_number_of_variables():
 
 
 def test_ask__a_mean_has_a_weight_of_its_own():
-    law = EquivalentSamples((2.0,) * 4 + (2.0, 0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2)
+    law = EquivalentSamples((2.0,) * 4 + (2.0, 0, 0, 0), (0.01,) * 2, (1e-9,) * 2)
     origin = ModelOrigin.of({"equivalent_samples": law.to_json()})
     model = pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, origin)
     mean, shares = (model.ask(f"{each}(stars | kind=drama)", CODES) for each in ("E", "P"))

@@ -89,7 +89,7 @@ def test_learn__a_right_model_is_worth_many_rows_and_a_wrong_one_few(codes):
 def test_learn__the_counts_of_an_answer_say_how_wrong_the_model_is_there():
     """A law of no features at all: the same model is worth less where counts contradict it."""
     chances = np.array([0.5, 0.3, 0.2])
-    law = EquivalentSamples((5.0,) * 4 + (0.0,) * 5, (2.0, 2.0), (1.0, 1.0))
+    law = EquivalentSamples((5.0,) * 4 + (0.0,) * 4, (2.0, 2.0), (1.0, 1.0))
     near, far = (
         law.weigh(Comparison(1, chances, np.array(counts)))
         for counts in ([500, 300, 200], [300, 300, 400])
@@ -176,7 +176,7 @@ def test_weigh__posterior_of_m_is_that_of_drawn_counts():
     """Counts of a Dirichlet with m rows: the law that counts update is about the true m."""
     rng = np.random.default_rng(1)
     chances = np.full(40, 0.025)
-    law = EquivalentSamples((4.5,) * 4 + (0.0,) * 5, (3.0, 3.0), (1.0, 1.0))
+    law = EquivalentSamples((4.5,) * 4 + (0.0,) * 4, (3.0, 3.0), (1.0, 1.0))
     for m in (20, 400):
         found = []
         for _ in range(50):
@@ -188,7 +188,7 @@ def test_weigh__posterior_of_m_is_that_of_drawn_counts():
 def test_weigh__mean_and_variance_are_those_over_the_values_of_m():
     chances, counts = np.array([0.2, 0.5, 0.3]), np.array([30, 40, 30])
     values = np.array([1.0, 2.0, 5.0])
-    law = EquivalentSamples((4.0,) * 4 + (0.0,) * 5, (1.5, 1.0), (0.8, 0.6))
+    law = EquivalentSamples((4.0,) * 4 + (0.0,) * 4, (1.5, 1.0), (0.8, 0.6))
     for given in (None, values):
         question = Comparison(1, chances, counts, values=given)
         centre = (LOGS - 4.0) / law.spreads[question.kind]
@@ -283,7 +283,7 @@ def test_weigh_model__of_trees_keeps_their_forest(codes):
 
 def test_weigh__is_bounded():
     chances = np.array([0.5, 0.5])
-    law = EquivalentSamples((-90.0, 99.0, 2.0, 2.0) + (0.0,) * 5, (0.1, 0.1), n_fitted=5.0)
+    law = EquivalentSamples((-90.0, 99.0, 2.0, 2.0) + (0.0,) * 4, (0.1, 0.1), n_fitted=5.0)
     few, many = (law.weigh(Comparison(n, chances, None)).rows for n in (1, 2))
     assert few == pytest.approx(np.exp(LOGS[0]), rel=0.2)
     assert many <= 50
@@ -299,7 +299,7 @@ def test_answers__intervals_with_samples_hold_the_truth_where_a_small_model_miss
     """A rank of one for data of three: intervals of 95 % of ten draws of the data."""
     questions = ["P(v0 | v1=0)", "P(v2 | v3=1)", "P(v3 | v0=0, v1=1)", "MI(v0; v2)"]
     # as sure as if it had the spread of the samples alone
-    sure = EquivalentSamples((np.log(2000 * DISCOUNT),) * 4 + (0.0,) * 5, (0.1, 0.1), n_questions=1)
+    sure = EquivalentSamples((np.log(2000 * DISCOUNT),) * 4 + (0.0,) * 4, (0.1, 0.1), n_questions=1)
     by_both, by_model = [], []
     for seed in range(10):
         rows = TRUTH.sample(2000, 10 + seed)
@@ -369,3 +369,18 @@ def test_ask__a_model_fitted_with_weights_refuses_samples_without(codes):
     assert model.ask("P(v0)").value
     equal = pmf.fit_em(rows, schema=SCHEMA, rank=2, weight=np.ones(800)).model
     assert equal.ask("P(v0)", rows).support.n_rows == 800
+
+
+@pytest.mark.parametrize("weight", [None, np.random.default_rng(0).choice([1.0, 3.0], 300)])
+def test_fit_em__held_out_rows_say_what_a_stack_is_worth(codes, weight):
+    model = pmf.fit_em(codes[:300], schema=SCHEMA, weight=weight).model
+    found = find_equivalent_samples(model.origin)
+    assert 40 <= found.n_unseen <= 80
+    assert 0 < found.n_questions <= 4 * weighing.TRIAL_QUESTIONS
+    n_effective = 300 if weight is None else weight.sum() ** 2 / (weight**2).sum()
+    assert found.n_fitted == pytest.approx(n_effective, abs=1)
+    design = None if weight is None else pmf.surveys.SurveyDesign(weight)
+    assert not model.ask("P(v0 | v1=1)", codes[:300], design=design).is_assumed
+    # a stack for a target answers nothing else
+    trained = pmf.fit_em(codes[:300], schema=SCHEMA, weight=weight, target=0).model
+    assert NAME not in trained.origin
