@@ -87,17 +87,25 @@ def bound_levels(schema: Schema, requested: Requested | None) -> int:
     return int(schema.cardinalities[_find_positions(schema, requested)].sum())
 
 
-def describe_requested(schema: Schema, requested: Requested) -> str:
-    """Say which pairs are counted, in a clause."""
+def describe_requested(schema: Schema, requested: Requested, n_counted: int | None = None) -> str:
+    """Say which pairs are counted, in a clause; with the number of their variables if the data have decided it.
+
+    Examples
+    --------
+    >>> describe_requested(Schema.from_cardinalities([5] * 900), {"levels": 2048}, 409)
+    'pairs are counted of 409 of 900 variables, the most answered with at most 2,048 levels; single counts, EM, scores \
+and questions are of all'
+    """
     if isinstance(requested, dict):
-        which = f"the most answered variables with {requested['levels']:,} levels"
+        which = f"the most answered with at most {requested['levels']:,} levels"
     elif isinstance(requested, int):
-        which = f"the {requested:,} most answered variables"
+        which, n_counted = "the most answered", n_counted or requested
     else:
-        which = f"{len(requested):,} named variables"
+        which, n_counted = "the named ones", n_counted or len(requested)
+    number = "some" if n_counted is None else f"{n_counted:,}"
     return (
-        f"pairs of {which} are counted, of {schema.n_variables:,} variables with {schema.n_levels:,} levels; single "
-        "counts, EM, scores, questions and recommendations are of all"
+        f"pairs are counted of {number} of {schema.n_variables:,} variables, {which}; single counts, EM, scores and "
+        "questions are of all"
     )
 
 
