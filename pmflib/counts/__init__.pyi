@@ -35,6 +35,9 @@ from pmflib.counts.marginals import count_block_levels as count_block_levels
 from pmflib.counts.marginals import estimate_block_singles as estimate_block_singles
 from pmflib.counts.marginals import estimate_singles as estimate_singles
 from pmflib.counts.marginals import normalise_singles as normalise_singles
+from pmflib.counts.open_marginals import GROUP as GROUP
+from pmflib.counts.open_marginals import MARGINALS as MARGINALS
+from pmflib.counts.open_marginals import write_marginals as write_marginals
 from pmflib.counts.pair_counts import PairCounts as PairCounts
 from pmflib.counts.pair_counts import count_block as count_block
 from pmflib.counts.pair_counts import count_pairs as count_pairs

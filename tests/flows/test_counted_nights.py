@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import zarr
 
 import pmflib as pmf
 from pmflib.counts import PAIRS, StoredTables
@@ -62,6 +63,10 @@ def test_etl__counts_the_most_answered_and_says_so(nights):
         )
         model = pmf.JointPMF.load(ran.store.locate(record.stages["model"]) / "model")
         assert model.schema.n_variables == MOVIES
+        marginals = zarr.open_group(night["marginals"], mode="r", use_consolidated=True)
+        assert marginals["variable"][...].tolist() == [f"v{each}" for each in counted]
+        assert np.array_equal(np.triu(marginals["pair_count"][...]), total)
+        assert marginals.attrs["lineage"]["counts"] == record.stages["counts"].digest
     # the second night adds to the counts of the first
     _, path = load_counts(ran, 2)
     assert len(StoredTables(path).base) > 0

@@ -170,6 +170,13 @@ def run_evaluate(walk: Walk) -> Reference:
     return evaluate(walk.config, stages["dataset"], counts, stages["model"], walk.address)
 
 
+def run_marginals(walk: Walk) -> Reference:
+    """Publish the marginals of the counts that the model was fitted with."""
+    from pmflib_tasks.stages.marginals import publish_marginals
+
+    return publish_marginals(walk.config, walk.find_current("counts"))
+
+
 REFINE = Step("model", run_refine, needs=("dataset", "counts", "start"))
 """Latent classes."""
 
@@ -190,6 +197,7 @@ STEPS = (
     ),
     REFINE,
     Step("scores", run_evaluate, needs=("dataset", "counts", "model")),
+    Step("marginals", run_marginals, needs=("counts",)),
 )
 """The steps of every run."""
 
