@@ -26,7 +26,7 @@ GROUP = "marginals.zarr"
 """Folder of the group within an artefact. In a bucket, files of folders with this ending are objects of their own."""
 CHUNK_LEVELS = 512
 """Number of levels along each side of a chunk of pairs: a megabyte of shares before compression."""
-LEVEL, VARIABLE = ("level", "other_level"), ("variable", "other_variable")
+LEVEL, VARIABLE = ("level", "co_level"), ("variable", "co_variable")
 """Dimensions of tables of pairs. Both have names of their own, because xarray selects by name."""
 
 
@@ -44,10 +44,10 @@ def write_marginals(path: Path, tables: StoredTables, attributes: Mapping[str, A
 
     Notes
     -----
-    ``pair_probability`` (level, other_level), float32, symmetric: block (j, k) is the joint PMF of two variables among
+    ``pair_probability`` (level, co_level), float32, symmetric: block (j, k) is the joint PMF of two variables among
     the samples that have both, NaN if there are none; a diagonal block has the PMF of the variable on its diagonal.
-    ``pair_count`` (level, other_level): number of samples, or float64 sums of weights. ``support`` (variable,
-    other_variable): the sum of each block. ``probability`` (level), float64: the PMF of each variable.
+    ``pair_count`` (level, co_level): number of samples, or float64 sums of weights. ``support`` (variable,
+    co_variable): the sum of each block. ``probability`` (level), float64: the PMF of each variable.
     """
     schema, weights = tables.table_schema, tables.weights
     total = np.zeros((schema.n_levels,) * 2, np.int64)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from pmflib.base.arrays import IntArray
 from pmflib.cluster.clients import Client, count_threads
@@ -78,13 +79,11 @@ def count_stored_folds(
 
 
 def save_table(path: Path, table: IntArray) -> None:
-    """Save the counts of a fold; only non-zero cells if there are few, as in wide schemas."""
-    arrays = {"shape": np.array(table.shape)}
-    positions = np.flatnonzero(table)
-    if 2 * positions.size < table.size:
-        arrays |= {"places": positions, "counts": table.flat[positions]}
-    else:
-        arrays["table"] = table
+    """Save the counts of a fold, compressed as the smallest integers that hold them."""
+    small = table.astype(np.min_scalar_type(int(table.max(initial=0))))
+    content = pa.Codec("zstd", compression_level=1).compress(small, asbytes=True)
+    packed = np.frombuffer(content, np.uint8)
+    arrays = {"shape": np.array(table.shape), "type": np.array(small.dtype.str), "packed": packed}
     save_arrays(path, arrays)
 
 
@@ -93,11 +92,10 @@ def load_table(path: Path) -> IntArray | None:
     arrays = load_arrays(path)
     if arrays is None:
         return None
-    if "table" in arrays:
-        return arrays["table"]
-    table = np.zeros(arrays["shape"], np.int64)
-    table.flat[arrays["places"]] = arrays["counts"]
-    return table
+    shape, dtype = arrays["shape"], np.dtype(str(arrays["type"]))
+    n_bytes = int(shape.prod()) * dtype.itemsize
+    content = pa.Codec("zstd").decompress(arrays["packed"], decompressed_size=n_bytes)
+    return np.frombuffer(content, dtype).reshape(shape).astype(np.int64)
 
 
 def save_changes(path: Path, changes: CellChanges) -> None:

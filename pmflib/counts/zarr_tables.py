@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -191,7 +193,8 @@ class StoredTables:
         """
         full, differences = self._opened
         with refuse_damage(self.path):
-            table: IntArray = read_array_rows(full, "counts", fold, fold + 1)[0]
+            found = read_array_rows(full, "counts", fold, fold + 1)[0]
+            table: IntArray = found.astype(np.int64, copy=False)
             for file in differences:
                 if not _read_changes(file, fold, table.size).add_to(table):
                     raise StoreError(f"counts {str(self.path.parent)!r}: {BELOW_ZERO}")
@@ -270,16 +273,9 @@ class CountsWriter:
         self.schema, self.weights, self.selection = schema, weights, selection
         self.table_schema = schema if selection is None else schema.select(selection.counted)
         n_levels = self.table_schema.n_levels
-        self._group = create_group(path, {})
-        # one chunk per fold: there is a single writer, and training totals read only the folds they need
-        self._counts = create_array(
-            self._group,
-            "counts",
-            (n_folds, n_levels, n_levels),
-            np.int64,
-            ("fold", "level", "co_level"),
-            chunk_rows=1,
-        )
+        self._path, self._group = path, create_group(path, {})
+        self._counts: Any = None
+        self._written: list[int] = []
         self._samples = np.zeros(n_folds, np.int64)
         self._singles = (
             np.zeros((n_folds, n_levels), np.int64) if selection is None else selection.singles
@@ -299,12 +295,32 @@ class CountsWriter:
         n_rows
             Number of samples.
         """
-        self._counts[fold] = table
+        largest = int(table.max(initial=0))
+        if self._counts is None or largest > np.iinfo(self._counts.dtype).max:
+            self._widen(largest)
+        self._counts[fold] = table.astype(self._counts.dtype, copy=False)
+        self._written.append(fold)
         self._samples[fold] = n_rows
         if self.selection is None:
             self._singles[fold] = table.diagonal()
         self._support += sum_pairs(table, self.table_schema.offsets)
         self._n_cells += int(np.count_nonzero(table))
+
+    def _widen(self, largest: int) -> None:
+        """Store tables as the smallest integers that hold 1.5 times a count: folds are about equally large."""
+        dtype = np.min_scalar_type(min(largest + largest // 2, np.iinfo(np.int64).max))
+        shape = self._samples.size, *(2 * [self.table_schema.n_levels])
+        name = "counts" if self._counts is None else "wider"
+        # one chunk per fold: there is a single writer, and training totals read only the folds they need
+        dims = "fold", "level", "co_level"
+        wider = create_array(self._group, name, shape, dtype, dims, chunk_rows=1)
+        for fold in self._written:
+            wider[fold] = self._counts[fold]
+        if self._counts is not None:
+            shutil.rmtree(self._path / "counts")
+            os.rename(self._path / name, self._path / "counts")
+            wider = self._group["counts"]
+        self._counts = wider
 
     def close(self) -> None:
         """Write the margins: samples and single counts by fold, and supports of pairs.

@@ -22,9 +22,9 @@ def check_group(group, frame, schema):
     """Compare an open group with crosstabs of a frame of levels as texts, None where missing."""
     levels = group["level"][...].tolist()
     assert levels == [f"{each.name}={level}" for each in schema for level in each.levels]
-    assert levels == group["other_level"][...].tolist()
+    assert levels == group["co_level"][...].tolist()
     names = group["variable"][...].tolist()
-    assert names == [*schema.names] == group["other_variable"][...].tolist()
+    assert names == [*schema.names] == group["co_variable"][...].tolist()
     counts, shares = group["pair_count"][...], group["pair_probability"][...]
     support, own = group["support"][...], group["probability"][...]
     for j, one in enumerate(names):
@@ -65,14 +65,14 @@ def test_write_marginals__are_crosstabs(tmp_path, monkeypatch, chunk):
     write_marginals(tmp_path / GROUP, StoredTables(tmp_path / "pairs"), ATTRIBUTES)
     group = zarr.open_group(tmp_path / GROUP, mode="r", use_consolidated=True)
     arrays = {"pair_probability", "pair_count", "support", "probability"}
-    names = {"level", "other_level", "variable", "other_variable"}
+    names = {"level", "co_level", "variable", "co_variable"}
     assert group.metadata.consolidated_metadata.metadata.keys() == arrays | names
     check_group(group, as_frame(codes, schema), schema)
     known = {"kind": "marginals", "samples": 60, "weighted": False}
     assert dict(group.attrs) == known | ATTRIBUTES
     assert group["pair_count"].dtype == np.uint8
-    assert group["pair_probability"].metadata.dimension_names == ("level", "other_level")
-    assert group["support"].metadata.dimension_names == ("variable", "other_variable")
+    assert group["pair_probability"].metadata.dimension_names == ("level", "co_level")
+    assert group["support"].metadata.dimension_names == ("variable", "co_variable")
 
 
 def test_write_marginals__chunks_are_whole_variables_and_absent_if_unobserved(tmp_path):
@@ -130,7 +130,7 @@ def test_open_marginals__selects_by_name(tmp_path):
     schema, codes = make_schema(3, 2), draw_codes(40, (3, 2), missing=0.2)
     pmf.count_pairs(codes, schema).save(tmp_path / "pairs")
     write_marginals(tmp_path / GROUP, StoredTables(tmp_path / "pairs"), {})
-    found = pmf.open_marginals(tmp_path).pair_count.sel(level="v0=1", other_level="v1=0")
+    found = pmf.open_marginals(tmp_path).pair_count.sel(level="v0=1", co_level="v1=0")
     assert int(found) == ((codes[:, 0] == 1) & (codes[:, 1] == 0)).sum()
     with pytest.raises(StoreError, match="no marginals"):
         pmf.open_marginals(tmp_path / "pairs")

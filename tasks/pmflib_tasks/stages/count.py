@@ -43,7 +43,7 @@ from pmflib_tasks.stage import (
     stage,
 )
 
-VERSION = 3
+VERSION = 4
 
 
 @stage(name="count", makes="counts")
