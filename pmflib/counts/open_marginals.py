@@ -55,7 +55,7 @@ def write_marginals(path: Path, tables: StoredTables, attributes: Mapping[str, A
         total += tables.read(int(fold))
     unit = 1 if weights is None else 10.0**-weights.decimals
     upper = sum_pairs(total, schema.offsets)
-    support = unit * (upper + np.triu(upper, 1).T)
+    support: Any = unit * (upper + np.triu(upper, 1).T)
     group = create_group(path, {})
     dtype = np.min_scalar_type(int(total.max(initial=0))) if weights is None else np.float64
     chunk = (_choose_chunk(schema),) * 2

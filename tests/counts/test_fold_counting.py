@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import zarr
@@ -53,7 +55,7 @@ def test_counts_writer__smallest_integers_that_hold_the_tables(tmp_path, largest
     for fold, table in enumerate(tables):
         writer.write(fold, table, 7)
     writer.close()
-    group = zarr.open_group(tmp_path / "pairs", mode="r")
+    group: Any = zarr.open_group(tmp_path / "pairs", mode="r")
     assert group["counts"].dtype == dtype
     assert "wider" not in group
     found = PairCounts.load(tmp_path / "pairs").tables

@@ -1,6 +1,7 @@
 """Published marginals are those of a crosstab, by any reader of Zarr, after a full count and after an increment."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,11 @@ from tests.counts.test_counted_selection import count, write_samples
 from tests.pipelines import draw_codes, make_schema
 
 SIZES = (3, 2, 4, 2, 5)
-ATTRIBUTES = {"schema": "abc", "lineage": {"counts": "def"}}
+ATTRIBUTES: dict[str, object] = {"schema": "abc", "lineage": {"counts": "def"}}
+
+
+def open_group(folder) -> Any:
+    return zarr.open_group(folder / GROUP, mode="r", use_consolidated=True)
 
 
 def check_group(group, frame, schema):
@@ -63,7 +68,7 @@ def test_write_marginals__are_crosstabs(tmp_path, monkeypatch, chunk):
     codes[::2, 0] = codes[1::2, 4] = codes[:, 3] = -1
     pmf.count_pairs(codes, schema, n_folds=3).save(tmp_path / "pairs")
     write_marginals(tmp_path / GROUP, StoredTables(tmp_path / "pairs"), ATTRIBUTES)
-    group = zarr.open_group(tmp_path / GROUP, mode="r", use_consolidated=True)
+    group = open_group(tmp_path)
     arrays = {"pair_probability", "pair_count", "support", "probability"}
     names = {"level", "co_level", "variable", "co_variable"}
     assert group.metadata.consolidated_metadata.metadata.keys() == arrays | names
@@ -81,7 +86,7 @@ def test_write_marginals__chunks_are_whole_variables_and_absent_if_unobserved(tm
     codes[:, [0, 1, 204]] = draw_codes(9, (5, 5, 5), missing=0)
     pmf.count_pairs(codes, schema).save(tmp_path / "pairs")
     write_marginals(tmp_path / GROUP, StoredTables(tmp_path / "pairs"), {})
-    assert zarr.open_group(tmp_path / GROUP, mode="r")["pair_count"].chunks == (510, 510)
+    assert open_group(tmp_path)["pair_count"].chunks == (510, 510)
     folder = tmp_path / GROUP / "pair_probability" / "c"
     chunks = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert chunks == {f"{row}/{column}" for row in (0, 2) for column in (0, 2)}
@@ -92,7 +97,7 @@ def test_write_marginals__weighted_sums(tmp_path):
     weight = np.linspace(0.5, 3, 40).round(2)
     pmf.count_pairs(codes, schema, weight=weight).save(tmp_path / "pairs")
     write_marginals(tmp_path / GROUP, StoredTables(tmp_path / "pairs"), {})
-    group = zarr.open_group(tmp_path / GROUP, mode="r")
+    group = open_group(tmp_path)
     seen = (codes >= 0).all(axis=1)
     table = np.zeros((3, 2))
     np.add.at(table, tuple(codes[seen].T), weight[seen])
@@ -116,7 +121,7 @@ def test_write_marginals__of_an_increment_and_of_some_variables(tmp_path):
     write_marginals(tmp_path / GROUP, tables, {})
     own = schema.select(counted)
     every = np.concatenate([codes, more])[:, counted]
-    check_group(zarr.open_group(tmp_path / GROUP, mode="r"), as_frame(every, own), own)
+    check_group(open_group(tmp_path), as_frame(every, own), own)
 
 
 def test_open_marginals__needs_xarray(tmp_path, monkeypatch):

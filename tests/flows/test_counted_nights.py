@@ -2,6 +2,7 @@
 
 import csv
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_etl__counts_the_most_answered_and_says_so(nights):
         )
         model = pmf.JointPMF.load(ran.store.locate(record.stages["model"]) / "model")
         assert model.schema.n_variables == MOVIES
-        marginals = zarr.open_group(night["marginals"], mode="r", use_consolidated=True)
+        marginals: Any = zarr.open_group(night["marginals"], mode="r", use_consolidated=True)
         assert marginals["variable"][...].tolist() == [f"v{each}" for each in counted]
         assert np.array_equal(np.triu(marginals["pair_count"][...]), total)
         assert marginals.attrs["lineage"]["counts"] == record.stages["counts"].digest

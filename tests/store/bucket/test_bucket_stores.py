@@ -5,6 +5,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -393,7 +394,8 @@ def test_build__groups_for_other_programs_are_objects_of_their_own(address):
     names = {each.name for each in there.objects.list_objects(made.path)}
     parts = ("zarr.json", "x/zarr.json", "x/c/0/0", "x/c/0/1")
     assert names == {f"{made.path}/{LIST_FILE}", *(f"{made.path}/outer.zarr/{p}" for p in parts)}
-    found = zarr.open_group(
+    assert isinstance(there.objects, Bucket)
+    found: Any = zarr.open_group(
         ObjectStore(there.objects._store, read_only=True),
         path=f"{made.path}/outer.zarr",
         mode="r",
