@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pmflib.base import errors as errors
     from pmflib.base.display.progress_bars import progress
     from pmflib.base.errors import PmfError
+    from pmflib.counts.open_marginals import open_marginals
     from pmflib.counts.pair_counts import PairCounts, count_pairs
     from pmflib.fits.fit_result import FitResult
     from pmflib.fits.from_counts import fit
@@ -48,6 +49,7 @@ __all__ = [
     "crowd",
     "fit",
     "fit_em",
+    "open_marginals",
     "progress",
 ]
 
@@ -63,6 +65,7 @@ _HOMES = {
     "count_pairs": "pmflib.counts.pair_counts",
     "fit": "pmflib.fits.from_counts",
     "fit_em": "pmflib.fits.from_samples",
+    "open_marginals": "pmflib.counts.open_marginals",
     "progress": "pmflib.base.display.progress_bars",
 }
 """Module of each public name. Importing all of them takes 0.3 s, which a command like ``pmf --help`` can avoid."""

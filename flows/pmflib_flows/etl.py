@@ -21,7 +21,7 @@ from pmflib_tasks.stages.ingest import ingest
 from pmflib_tasks.stages.order import list_steps
 from pmflib_tasks.steps import Walk
 
-GOALS = ("counts", "quality", "model", "scores")
+GOALS = ("counts", "quality", "model", "scores", "marginals")
 """Artefacts that a run reaches, in this order, with all that they need."""
 
 
@@ -100,6 +100,6 @@ def etl(
         run.live, run.before = decision.live, decision.before
         run.facts.note(**decision.facts)
     assert run.live is not None
-    paths = locate_for_people(open_store(checked), run.live)
+    paths = locate_for_people(open_store(checked), run.live, run.stages)
     found = {"run": run.number, "outcome": run.outcome, "reason": run.reason}
     return {**found, **run.facts, **paths}

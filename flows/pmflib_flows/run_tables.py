@@ -34,6 +34,9 @@ def show_run(facts: Mapping[str, Any], as_json: bool) -> None:
     out.print(f"Run {facts['run']}: {facts['reason']}")
     if where := facts.get("where"):
         out.print(f"Stages ran in {where}")
+    if path := facts.get("marginals"):
+        out.print("Marginals for xarray and others:")
+        out.print(f"  {path}")
     out.print(f"Live model {facts['live_model'][:DIGITS]}:")
     out.print(f"  {facts['live']}")
     show_quarantine(facts)

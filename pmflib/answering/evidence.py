@@ -346,7 +346,7 @@ def open_evidence(
             if stored.weights is not None:
                 n_rows = round(stored.weights.n_effective)
             # with weights, each table has its own effective sample size, which counts of pairs lack
-            if schema.n_levels <= MAX_LEVELS and not is_weighted:
+            if schema.n_levels <= MAX_LEVELS and stored.is_complete and not is_weighted:
                 read_pairs = cache(partial(_read_pairs, stored))
     if dataset is not None and (entry := store.find(dataset.identity)) is not None:
         counted = _StoredCounts(store, dataset, schema, client, budget)

@@ -12,10 +12,9 @@ from pmflib.counts.figures import plot_support as plot_support
 from pmflib.counts.folds import DEFAULT_FOLDS as DEFAULT_FOLDS
 from pmflib.counts.folds import FoldedCounts as FoldedCounts
 from pmflib.counts.folds import count_in_samples as count_in_samples
-from pmflib.counts.groups import list_levels as list_levels
 from pmflib.counts.groups import load_groups as load_groups
+from pmflib.counts.groups import load_most_answered as load_most_answered
 from pmflib.counts.groups import narrow_counts as narrow_counts
-from pmflib.counts.groups import pick_variables as pick_variables
 from pmflib.counts.increments import DatasetChange as DatasetChange
 from pmflib.counts.increments import Increment as Increment
 from pmflib.counts.increments import compare_blocks as compare_blocks
@@ -36,12 +35,25 @@ from pmflib.counts.marginals import count_block_levels as count_block_levels
 from pmflib.counts.marginals import estimate_block_singles as estimate_block_singles
 from pmflib.counts.marginals import estimate_singles as estimate_singles
 from pmflib.counts.marginals import normalise_singles as normalise_singles
+from pmflib.counts.open_marginals import GROUP as GROUP
+from pmflib.counts.open_marginals import MARGINALS as MARGINALS
+from pmflib.counts.open_marginals import write_marginals as write_marginals
 from pmflib.counts.pair_counts import PairCounts as PairCounts
 from pmflib.counts.pair_counts import count_block as count_block
 from pmflib.counts.pair_counts import count_pairs as count_pairs
 from pmflib.counts.pair_counts import load_fold_singles as load_fold_singles
 from pmflib.counts.pair_counts import load_shape as load_shape
 from pmflib.counts.pair_counts import load_singles as load_singles
+from pmflib.counts.selection import PAIR_LEVELS as PAIR_LEVELS
+from pmflib.counts.selection import Requested as Requested
+from pmflib.counts.selection import bound_levels as bound_levels
+from pmflib.counts.selection import choose_counted as choose_counted
+from pmflib.counts.selection import count_stored_levels as count_stored_levels
+from pmflib.counts.selection import describe_requested as describe_requested
+from pmflib.counts.selection import find_requested as find_requested
+from pmflib.counts.selection import list_levels as list_levels
+from pmflib.counts.selection import narrow_block as narrow_block
+from pmflib.counts.selection import pick_variables as pick_variables
 from pmflib.counts.stored_pairs import choose_n_runs as choose_n_runs
 from pmflib.counts.stored_pairs import count_group_pairs as count_group_pairs
 from pmflib.counts.stored_pairs import count_stored_pairs as count_stored_pairs
@@ -55,6 +67,7 @@ from pmflib.counts.triple_counts import count_triples as count_triples
 from pmflib.counts.zarr_tables import KIND as KIND
 from pmflib.counts.zarr_tables import PAIRS as PAIRS
 from pmflib.counts.zarr_tables import CountsWriter as CountsWriter
+from pmflib.counts.zarr_tables import Selection as Selection
 from pmflib.counts.zarr_tables import StoredTables as StoredTables
 
 __all__: list[str]

@@ -11,6 +11,7 @@ import numpy as np
 from pmflib.base.arrays import IntArray, list_owners
 from pmflib.base.blocks import Block, DenseBlock, SparseBlock
 from pmflib.counts.block_counting import add_blocks
+from pmflib.counts.selection import narrow_block, narrow_offsets
 from pmflib.store.sample_blocks import BlockGroup, iterate_blocks
 
 LISTED_PER_CELL = 16
@@ -87,7 +88,9 @@ def merge_changes(parts: Sequence[CellChanges]) -> CellChanges:
     )
 
 
-def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChanges:
+def count_changes(
+    group: tuple[int, BlockGroup], offsets: IntArray, counted: IntArray | None = None
+) -> CellChanges:
     """Count the pairs of samples that are added or removed.
 
     Parameters
@@ -96,14 +99,18 @@ def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChang
         1 or -1, for samples that are added or removed, with their blocks.
     offsets
         int64 of shape (n_variables + 1,).
+    counted
+        int64, positions of the variables whose pairs are counted; None for all.
 
     Notes
     -----
     The pairs of a few samples are listed and sorted, which takes time and memory proportional to their number; those of
     many samples are counted in a table. Both give the same changes.
     """
-    sign, blocks = group[0], iterate_blocks(group[1])
-    n_levels = int(offsets[-1])
+    sign = group[0]
+    blocks = (narrow_block(block, offsets, counted) for block in iterate_blocks(group[1]))
+    own = narrow_offsets(offsets, counted)
+    n_levels = int(own[-1])
     few: list[Block] = []
     n_pairs = 0
     for block in blocks:
@@ -111,10 +118,10 @@ def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChang
         n_pairs += _count_pairs(block)
         if n_pairs * LISTED_PER_CELL > n_levels**2:
             table = np.zeros((n_levels, n_levels), np.int64)
-            add_blocks(chain(few, blocks), offsets, table)
+            add_blocks(chain(few, blocks), own, table)
             found = CellChanges.from_table(table)
             return CellChanges(found.positions, sign * found.changes)
-    sparse = [block.to_sparse(offsets) for block in few]
+    sparse = [block.to_sparse(own) for block in few]
     nothing = np.empty(0, np.int64)
     listed = [list_pairs(block, n_levels) for block in sparse]
     positions = np.concatenate([nothing, *(places for places, _ in listed)])

@@ -11,9 +11,9 @@ import numpy as np
 from pmflib.base.arrays import IntArray
 from pmflib.base.weights import WeightSums
 from pmflib.counts.folds import check_folds
-from pmflib.counts.pair_counts import PairCounts
+from pmflib.counts.pair_counts import PairCounts, load_singles
+from pmflib.counts.selection import list_levels, pick_variables
 from pmflib.counts.zarr_tables import StoredTables
-from pmflib.schema import Schema
 
 
 def load_groups(
@@ -28,7 +28,7 @@ def load_groups(
     groups
         Folds of each group, at least one group.
     variables
-        int64, indices of the variables to keep, in order; None keeps all.
+        int64, indices of the variables to keep among those whose pairs are counted, in order; None keeps these.
 
     Returns
     -------
@@ -40,9 +40,9 @@ def load_groups(
         If the counts are missing, damaged, or of another kind.
     """
     stored = StoredTables(Path(path))
-    schema = stored.schema
+    schema = stored.table_schema
     kept = np.arange(schema.n_variables) if variables is None else variables
-    loaded = PairCounts.zero(Schema(tuple(schema[int(index)] for index in kept)), len(groups))
+    loaded = PairCounts.zero(schema.select(kept), len(groups))
     rows = list_levels(schema, kept)
     for number, group in enumerate(groups):
         chosen = check_folds(group, stored.n_folds)
@@ -57,32 +57,17 @@ def load_groups(
     return replace(loaded, weights=WeightSums.stack(parts))
 
 
-def list_levels(schema: Schema, variables: IntArray) -> IntArray:
-    """Return the row indices of the levels of some variables, int64, in order."""
-    owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
-    return np.flatnonzero(np.isin(owners, variables))
-
-
-def pick_variables(schema: Schema, level_counts: IntArray, max_levels: int) -> IntArray:
-    """Select the most frequently observed variables within a limit of levels, at least two.
-
-    Parameters
-    ----------
-    schema
-        All variables.
-    level_counts
-        int64 of shape (n_levels,): number of samples with each level.
-    max_levels
-        Maximum number of levels of the selected variables; the first two are always selected.
-
-    Returns
-    -------
-    int64, indices of the variables, in order.
-    """
-    sizes = np.diff(schema.offsets)
-    order = np.argsort(-np.add.reduceat(level_counts, schema.offsets[:-1]), kind="stable")
-    n_kept = int((np.cumsum(sizes[order]) <= max_levels).sum())
-    return np.sort(order[: max(2, n_kept)])
+def load_most_answered(
+    path: str | Path, groups: Sequence[Collection[int]], max_levels: int
+) -> PairCounts:
+    """Apply `load_groups` to as many of the most answered variables in these folds as have at most ``max_levels``."""
+    stored = StoredTables(Path(path))
+    schema = stored.table_schema
+    if schema.n_levels <= max_levels:
+        return load_groups(path, groups)
+    folds = [fold for group in groups for fold in group]
+    singles = load_singles(path, folds=folds)[list_levels(stored.schema, stored.counted)]
+    return load_groups(path, groups, pick_variables(schema, singles, max_levels))
 
 
 def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
@@ -98,7 +83,7 @@ def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
     schema = counts.schema
     rows = list_levels(schema, variables)
     return PairCounts(
-        Schema(tuple(schema.variables[index] for index in variables)),
+        schema.select(variables),
         counts.tables[:, rows[:, None], rows],
         counts.n_rows,
         counts.weights,

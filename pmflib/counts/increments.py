@@ -17,6 +17,7 @@ from pmflib.base.weights import WeightSums
 from pmflib.cluster.clients import Client, count_threads
 from pmflib.cluster.maps import PendingResult, start_maps
 from pmflib.counts.cell_changes import CellChanges, count_changes, merge_changes
+from pmflib.counts.selection import count_stored_levels
 from pmflib.counts.stored_pairs import (
     count_folds_ahead,
     count_stored_folds,
@@ -29,8 +30,10 @@ from pmflib.counts.zarr_tables import (
     PAIRS,
     CountsWriter,
     DifferenceWriter,
+    Selection,
     StoredTables,
 )
+from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import (
@@ -290,6 +293,8 @@ def count_stored_changes(
     """
     base, change = increment.tables, increment.change
     offsets, weights = base.schema.offsets, _change_weights(base, change)
+    counted = None if base.is_complete else base.counted
+    n_levels = base.table_schema.n_levels
     added, removed = (_split(blocks, base.n_folds) for blocks in (change.added, change.removed))
 
     n_threads = count_threads(client)
@@ -312,7 +317,8 @@ def count_stored_changes(
             {f"fold-{fold:02}": list_runs(fold) for fold in folds},
             merge_changes,
             offsets,
-            result_bytes=8 * base.schema.n_levels**2,
+            counted,
+            result_bytes=8 * n_levels**2,
         )
 
     n_rows = [_count_rows(added[fold]) - _count_rows(removed[fold]) for fold in range(base.n_folds)]
@@ -322,9 +328,10 @@ def count_stored_changes(
         """Count the folds that change, or load their checkpoints."""
         n_ahead = 1
         if client is not None:
-            n_ahead = count_folds_ahead(max(1, len(changed)), n_threads, base.schema.n_levels)
+            n_ahead = count_folds_ahead(max(1, len(changed)), n_threads, n_levels)
         return count_stored_folds(changed, start, checkpoints, load_changes, save_changes, n_ahead)
 
+    selection = None if counted is None else _change_singles(client, base, change)
     n_cells = n_counted = 0
     for fold, changes in zip(changed, count(), strict=True):
         n_cells += changes.n_cells
@@ -333,18 +340,18 @@ def count_stored_changes(
             on_fold(fold + 1, n_counted)
     # only now is it known which representation is smaller
     chain = base.chain.extend(increment.counts.digest, n_cells)
-    counted = count()
+    pending = count()
     by_fold = (
-        (fold, next(counted) if fold in changed else CellChanges.zero())
+        (fold, next(pending) if fold in changed else CellChanges.zero())
         for fold in range(base.n_folds)
     )
     if chain is not None:
-        writer = DifferenceWriter(path, base, chain, weights)
+        writer = DifferenceWriter(path, base, chain, weights, selection)
         for fold, changes in by_fold:
             writer.write(fold, changes, n_rows[fold])
         writer.close()
     else:
-        full = CountsWriter(path, base.schema, base.n_folds, weights)
+        full = CountsWriter(path, base.schema, base.n_folds, weights, selection)
         _write_full(full, base, by_fold, n_rows)
     return {
         "samples": int(base.n_rows.sum()) + sum(n_rows),
@@ -353,6 +360,14 @@ def count_stored_changes(
         "changed_cells": n_cells,
         "differences": 0 if chain is None else len(chain.digests),
     }
+
+
+def _change_singles(client: Client, base: StoredTables, change: DatasetChange) -> Selection:
+    """Return the variables counted in the base, with the single counts of all after a change."""
+    singles = read_arrays(base.path, ["singles"])[0]["singles"]
+    for sign, blocks in ((1, change.added), (-1, change.removed)):
+        singles = singles + sign * count_stored_levels(client, blocks, base.schema, base.n_folds)
+    return Selection(base.counted, singles)
 
 
 def _change_weights(base: StoredTables, change: DatasetChange) -> WeightSums | None:

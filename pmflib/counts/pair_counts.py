@@ -175,7 +175,7 @@ class PairCounts(FoldedCounts, Summarised):
 
     @classmethod
     def load(cls, path: str | Path) -> PairCounts:
-        """Load counts written by `save` or a pipeline.
+        """Load counts written by `save` or a pipeline; their variables are those whose pairs were counted.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class PairCounts(FoldedCounts, Summarised):
             from the store.
         """
         stored = StoredTables(Path(path))
-        loaded = cls.zero(stored.schema, stored.n_folds)
+        loaded = cls.zero(stored.table_schema, stored.n_folds)
         for fold in range(stored.n_folds):
             loaded.tables[fold] = stored.read(fold)
         loaded.n_rows[:] = stored.n_rows
@@ -214,7 +214,7 @@ class PairCounts(FoldedCounts, Summarised):
     def add_up(cls, stored: StoredTables, folds: Iterable[int] | None = None) -> PairCounts:
         """Apply `load_total` to tables that are already open."""
         chosen = check_folds(folds, stored.n_folds)
-        total = cls.zero(stored.schema, 1)
+        total = cls.zero(stored.table_schema, 1)
         for fold in chosen:
             total.tables[0] += stored.read(fold)
         total.n_rows[0] = stored.n_rows[chosen].sum()

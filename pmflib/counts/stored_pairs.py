@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from pmflib.base.arrays import IntArray
 from pmflib.cluster.clients import Client, count_threads
@@ -15,6 +16,7 @@ from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import TaskPlan, plan_tasks
 from pmflib.counts.block_counting import add_blocks
 from pmflib.counts.cell_changes import CellChanges
+from pmflib.counts.selection import narrow_block, narrow_offsets
 from pmflib.counts.zarr_tables import CountsWriter
 from pmflib.store.checkpoints import load_arrays, save_arrays
 from pmflib.store.sample_blocks import (
@@ -77,13 +79,11 @@ def count_stored_folds(
 
 
 def save_table(path: Path, table: IntArray) -> None:
-    """Save the counts of a fold; only non-zero cells if there are few, as in wide schemas."""
-    arrays = {"shape": np.array(table.shape)}
-    positions = np.flatnonzero(table)
-    if 2 * positions.size < table.size:
-        arrays |= {"places": positions, "counts": table.flat[positions]}
-    else:
-        arrays["table"] = table
+    """Save the counts of a fold, compressed as the smallest integers that hold them."""
+    small = table.astype(np.min_scalar_type(int(table.max(initial=0))))
+    content = pa.Codec("zstd", compression_level=1).compress(small, asbytes=True)
+    packed = np.frombuffer(content, np.uint8)
+    arrays = {"shape": np.array(table.shape), "type": np.array(small.dtype.str), "packed": packed}
     save_arrays(path, arrays)
 
 
@@ -92,11 +92,10 @@ def load_table(path: Path) -> IntArray | None:
     arrays = load_arrays(path)
     if arrays is None:
         return None
-    if "table" in arrays:
-        return arrays["table"]
-    table = np.zeros(arrays["shape"], np.int64)
-    table.flat[arrays["places"]] = arrays["counts"]
-    return table
+    shape, dtype = arrays["shape"], np.dtype(str(arrays["type"]))
+    n_bytes = int(shape.prod()) * dtype.itemsize
+    content = pa.Codec("zstd").decompress(arrays["packed"], decompressed_size=n_bytes)
+    return np.frombuffer(content, dtype).reshape(shape).astype(np.int64)
 
 
 def save_changes(path: Path, changes: CellChanges) -> None:
@@ -232,7 +231,8 @@ def count_stored_pairs(
     -------
     Number of samples in all folds.
     """
-    schema = writer.schema
+    offsets, n_levels = writer.schema.offsets, writer.table_schema.n_levels
+    counted = None if writer.selection is None else writer.selection.counted
     every = [block for mine in blocks_by_fold.values() for block in mine]
     # overflowing totals of weights are rejected before anything is counted
     writer.weights = add_fold_sums(every, len(blocks_by_fold))
@@ -248,16 +248,17 @@ def count_stored_pairs(
                 for fold in folds
             },
             merge_tables,
-            schema.offsets,
-            result_bytes=8 * schema.n_levels**2,
+            offsets,
+            counted,
+            result_bytes=8 * n_levels**2,
         )
 
     # without workers, the next fold is counted after this one is saved
-    n_ahead = count_folds_ahead(n_filled, n_threads, schema.n_levels) if client is not None else 1
+    n_ahead = count_folds_ahead(n_filled, n_threads, n_levels) if client is not None else 1
     tables = count_stored_folds(filled, start, checkpoints, load_table, save_table, n_ahead)
     n_samples = 0
     for fold, blocks in blocks_by_fold.items():
-        table = next(tables) if blocks else np.zeros((schema.n_levels,) * 2, np.int64)
+        table = next(tables) if blocks else np.zeros((n_levels,) * 2, np.int64)
         n_rows = sum(block.n_rows for block in blocks)
         writer.write(fold, table, n_rows)
         n_samples += n_rows
@@ -266,10 +267,15 @@ def count_stored_pairs(
     return n_samples
 
 
-def count_group_pairs(group: BlockGroup, offsets: IntArray) -> IntArray:
-    """Count the pairs of a group: int64 of shape (n_levels, n_levels), upper triangle."""
-    table = np.zeros((int(offsets[-1]),) * 2, np.int64)
-    add_blocks(iterate_blocks(group), offsets, table)
+def count_group_pairs(
+    group: BlockGroup, offsets: IntArray, counted: IntArray | None = None
+) -> IntArray:
+    """Count the pairs of a group: int64 of shape (n_levels, n_levels), upper triangle, of all variables or of some."""
+    own = narrow_offsets(offsets, counted)
+    table = np.zeros((int(own[-1]),) * 2, np.int64)
+    add_blocks(
+        (narrow_block(block, offsets, counted) for block in iterate_blocks(group)), own, table
+    )
     return table
 
 

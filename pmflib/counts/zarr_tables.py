@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,6 +86,22 @@ class Chain(JsonRecord):
         return Chain((*self.digests, base), self.full_cells, changed)
 
 
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Some variables, whose pairs are counted, and the single counts of all.
+
+    Parameters
+    ----------
+    counted
+        int64, positions of the variables, in order.
+    singles
+        int64 of shape (n_folds, n_levels), over the levels of all variables.
+    """
+
+    counted: IntArray
+    singles: IntArray
+
+
 class StoredTables:
     """Count tables on disk, read fold by fold.
 
@@ -95,7 +113,9 @@ class StoredTables:
     Attributes
     ----------
     schema
-        Variables of the counts.
+        All variables; single counts are of these.
+    counted
+        int64, positions of the variables whose pairs are counted, in order: all of them, or a selection.
     n_rows
         int64 of shape (n_folds,), number of samples.
     chain
@@ -113,6 +133,11 @@ class StoredTables:
         with refuse_damage(path):
             arrays, attributes = read_arrays(path, ["samples"], kind=KIND)
             self.schema = Schema.from_json(attributes["schema"])
+            n_variables = self.schema.n_variables
+            chosen = attributes.get("counted", range(n_variables))
+            self.counted = np.fromiter(chosen, np.int64, len(chosen))
+            if not is_selection(self.counted, n_variables):
+                raise ValueError("the variables with counts of pairs are no selection of all")
             self.n_rows: IntArray = arrays["samples"]
             self.chain = from_json(Chain, attributes, is_part=True)
             found = attributes.get("weights")
@@ -123,6 +148,16 @@ class StoredTables:
     def n_folds(self) -> int:
         """Return the number of folds."""
         return self.n_rows.size
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the pairs of all variables are counted."""
+        return self.counted.size == self.schema.n_variables
+
+    @cached_property
+    def table_schema(self) -> Schema:
+        """Return the variables whose pairs are counted: the rows and columns of the tables."""
+        return self.schema if self.is_complete else self.schema.select(self.counted)
 
     def list_missing(self) -> list[str]:
         """Return the digests of the artefacts that these tables depend on and that are not in the store."""
@@ -144,10 +179,12 @@ class StoredTables:
         if not self.base:
             raise StoreError(f"counts {str(self.path.parent)!r} are full tables, not differences")
         with refuse_damage(self.path):
-            return _read_changes(_open_changes(self.path.parent), fold, self.schema.n_levels**2)
+            return _read_changes(
+                _open_changes(self.path.parent), fold, self.table_schema.n_levels**2
+            )
 
     def read(self, fold: int) -> IntArray:
-        """Read the table of a fold: int64 of shape (n_levels, n_levels), upper triangle.
+        """Read the table of a fold: int64 of shape (n_levels, n_levels) of `table_schema`, upper triangle.
 
         Raises
         ------
@@ -156,7 +193,8 @@ class StoredTables:
         """
         full, differences = self._opened
         with refuse_damage(self.path):
-            table: IntArray = read_array_rows(full, "counts", fold, fold + 1)[0]
+            found = read_array_rows(full, "counts", fold, fold + 1)[0]
+            table: IntArray = found.astype(np.int64, copy=False)
             for file in differences:
                 if not _read_changes(file, fold, table.size).add_to(table):
                     raise StoreError(f"counts {str(self.path.parent)!r}: {BELOW_ZERO}")
@@ -179,6 +217,12 @@ class StoredTables:
     def _locate(self, digest: str) -> Path:
         """Return the folder of another artefact of the same kind, derived from the digest only."""
         return self.path.resolve().parents[1] / digest[:FOLDER_DIGITS]
+
+
+def is_selection(positions: IntArray, n_variables: int) -> bool:
+    """Return whether positions are those of at least one variable, in order and each once."""
+    inside = positions.size and positions[0] >= 0 and positions[-1] < n_variables
+    return bool(inside and (np.diff(positions) > 0).all())
 
 
 def _open_changes(folder: Path) -> pq.ParquetFile:
@@ -214,26 +258,29 @@ class CountsWriter:
         Number of folds.
     weights
         Total weight of the samples; None if they are unweighted.
+    selection
+        Variables whose pairs are counted, with the single counts of all; None if all pairs are counted.
     """
 
     def __init__(
-        self, path: Path, schema: Schema, n_folds: int, weights: WeightSums | None = None
+        self,
+        path: Path,
+        schema: Schema,
+        n_folds: int,
+        weights: WeightSums | None = None,
+        selection: Selection | None = None,
     ) -> None:
-        n_levels = schema.n_levels
-        self.schema, self.weights = schema, weights
-        self._group = create_group(path, {})
-        # one chunk per fold: there is a single writer, and training totals read only the folds they need
-        self._counts = create_array(
-            self._group,
-            "counts",
-            (n_folds, n_levels, n_levels),
-            np.int64,
-            ("fold", "level", "co_level"),
-            chunk_rows=1,
-        )
+        self.schema, self.weights, self.selection = schema, weights, selection
+        self.table_schema = schema if selection is None else schema.select(selection.counted)
+        n_levels = self.table_schema.n_levels
+        self._path, self._group = path, create_group(path, {})
+        self._counts: Any = None
+        self._written: list[int] = []
         self._samples = np.zeros(n_folds, np.int64)
-        self._singles = np.zeros((n_folds, n_levels), np.int64)
-        self._support = np.zeros((schema.n_variables,) * 2, np.int64)
+        self._singles = (
+            np.zeros((n_folds, n_levels), np.int64) if selection is None else selection.singles
+        )
+        self._support = np.zeros((self.table_schema.n_variables,) * 2, np.int64)
         self._n_cells = 0
 
     def write(self, fold: int, table: IntArray, n_rows: int) -> None:
@@ -244,15 +291,36 @@ class CountsWriter:
         fold
             In [0, n_folds).
         table
-            int64 of shape (n_levels, n_levels), upper triangle.
+            int64 of shape (n_levels, n_levels) of the counted variables, upper triangle.
         n_rows
             Number of samples.
         """
-        self._counts[fold] = table
+        largest = int(table.max(initial=0))
+        if self._counts is None or largest > np.iinfo(self._counts.dtype).max:
+            self._widen(largest)
+        self._counts[fold] = table.astype(self._counts.dtype, copy=False)
+        self._written.append(fold)
         self._samples[fold] = n_rows
-        self._singles[fold] = table.diagonal()
-        self._support += sum_pairs(table, self.schema.offsets)
+        if self.selection is None:
+            self._singles[fold] = table.diagonal()
+        self._support += sum_pairs(table, self.table_schema.offsets)
         self._n_cells += int(np.count_nonzero(table))
+
+    def _widen(self, largest: int) -> None:
+        """Store tables as the smallest integers that hold 1.5 times a count: folds are about equally large."""
+        dtype = np.min_scalar_type(min(largest + largest // 2, np.iinfo(np.int64).max))
+        shape = self._samples.size, *(2 * [self.table_schema.n_levels])
+        name = "counts" if self._counts is None else "wider"
+        # one chunk per fold: there is a single writer, and training totals read only the folds they need
+        dims = "fold", "level", "co_level"
+        wider = create_array(self._group, name, shape, dtype, dims, chunk_rows=1)
+        for fold in self._written:
+            wider[fold] = self._counts[fold]
+        if self._counts is not None:
+            shutil.rmtree(self._path / "counts")
+            os.rename(self._path / name, self._path / "counts")
+            wider = self._group["counts"]
+        self._counts = wider
 
     def close(self) -> None:
         """Write the margins: samples and single counts by fold, and supports of pairs.
@@ -260,7 +328,8 @@ class CountsWriter:
         The support of a pair is the number of samples with both variables observed.
         """
         _add_margins(self._group, self.schema, self._samples, self._singles, self._support)
-        _describe(self._group, self.schema, Chain((), self._n_cells, 0), self.weights)
+        chain = Chain((), self._n_cells, 0)
+        _describe(self._group, self.schema, chain, self.weights, self.selection)
 
 
 class DifferenceWriter:
@@ -276,18 +345,25 @@ class DifferenceWriter:
         Location of the new tables, from `Chain.extend`.
     weights
         Total weight of the samples in the new counts; None if they are unweighted.
+    selection
+        The counted variables of the base, with the new single counts of all; None if all pairs are counted.
     """
 
     def __init__(
-        self, path: Path, base: StoredTables, chain: Chain, weights: WeightSums | None = None
+        self,
+        path: Path,
+        base: StoredTables,
+        chain: Chain,
+        weights: WeightSums | None = None,
+        selection: Selection | None = None,
     ) -> None:
         import pyarrow.parquet as pq
 
         arrays, _ = read_arrays(base.path, ["singles", "support"])
-        self.schema, self._weights = base.schema, weights
+        self.schema, self._weights, self._selection = base.schema, weights, selection
         self._base, self._chain = base, chain
         self._samples = base.n_rows.copy()
-        self._singles = arrays["singles"]
+        self._singles = arrays["singles"] if selection is None else selection.singles
         self._support = np.triu(arrays["support"])
         self._group = create_group(path, {})
         self._file = pq.ParquetWriter(
@@ -317,8 +393,10 @@ class DifferenceWriter:
         table = pa.Table.from_arrays(columns, schema=CHANGES_SCHEMA)
         self._file.write_table(table, row_group_size=max(1, changes.n_cells))
         self._samples[fold] += n_rows
-        self._singles[fold] += changes.sum_levels(self.schema.n_levels)
-        self._support += changes.sum_pairs(self.schema.offsets)
+        offsets = self._base.table_schema.offsets
+        if self._selection is None:
+            self._singles[fold] += changes.sum_levels(self.schema.n_levels)
+        self._support += changes.sum_pairs(offsets)
 
     def close(self) -> None:
         """Write the data that can be read without the tables.
@@ -332,7 +410,7 @@ class DifferenceWriter:
         if min(array.min(initial=0) for array in (self._samples, self._singles, self._support)) < 0:
             raise StoreError(f"counts {str(self._base.path.parent)!r}: {BELOW_ZERO}")
         _add_margins(self._group, self.schema, self._samples, self._singles, self._support)
-        _describe(self._group, self.schema, self._chain, self._weights)
+        _describe(self._group, self.schema, self._chain, self._weights, self._selection)
 
 
 def _add_margins(
@@ -348,7 +426,13 @@ def _add_margins(
     add_arrays(group, arrays)
 
 
-def _describe(group: Any, schema: Schema, chain: Chain, weights: WeightSums | None = None) -> None:
+def _describe(
+    group: Any,
+    schema: Schema,
+    chain: Chain,
+    weights: WeightSums | None,
+    selection: Selection | None,
+) -> None:
     # last, because Zarr would parse a long schema again for every new array
     attributes = {
         "kind": KIND,
@@ -359,4 +443,6 @@ def _describe(group: Any, schema: Schema, chain: Chain, weights: WeightSums | No
     }
     if weights is not None:
         attributes |= {"units": f"1e-{weights.decimals}", "weights": weights.to_json()}
+    if selection is not None:
+        attributes["counted"] = selection.counted.tolist()
     set_attributes(group, attributes)

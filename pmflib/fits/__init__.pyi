@@ -79,6 +79,8 @@ from pmflib.fits.starts import PreparedStart as PreparedStart
 from pmflib.fits.starts import Starts as Starts
 from pmflib.fits.starts import StoredCounts as StoredCounts
 from pmflib.fits.starts import digest_counts as digest_counts
+from pmflib.fits.starts import extend_model as extend_model
+from pmflib.fits.starts import make_naive_bayes_of as make_naive_bayes_of
 from pmflib.fits.starts import read_naive_bayes as read_naive_bayes
 
 __all__: list[str]

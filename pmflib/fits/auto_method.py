@@ -18,9 +18,10 @@ from pmflib.base.defaults import DEFAULT_PSEUDO_COUNT, FIT_PAIRS
 from pmflib.base.display.progress import report_step
 from pmflib.base.errors import RankError
 from pmflib.base.pseudo_counts import SolverResult
-from pmflib.counts.groups import list_levels, narrow_counts, pick_variables
+from pmflib.counts.groups import narrow_counts
 from pmflib.counts.marginals import Marginals, estimate_singles
 from pmflib.counts.pair_counts import PairCounts
+from pmflib.counts.selection import list_levels, pick_variables
 from pmflib.fits.composite_likelihood import (
     TrainingRound,
     hold_out_rounds,

@@ -17,6 +17,7 @@ import numpy as np
 from pmflib.base.arrays import FloatArray, IntArray, Parameters, normalise_blocks
 from pmflib.base.blocks import DenseBlock
 from pmflib.base.display.progress import working
+from pmflib.base.errors import PmfError
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.counts.folds import DEFAULT_FOLDS
 from pmflib.counts.marginals import (
@@ -25,6 +26,8 @@ from pmflib.counts.marginals import (
     normalise_singles,
 )
 from pmflib.counts.pair_counts import PairCounts, count_block, load_singles
+from pmflib.counts.selection import PAIR_LEVELS, list_levels, narrow_block, pick_variables
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import digest_fit
 from pmflib.em.latent_classes import evaluate_models
@@ -176,6 +179,24 @@ PSEUDO_COUNT = 1.0
 """Pseudo-count per variable and level of the target, distributed like the variable's own PMF."""
 
 
+def make_naive_bayes_of(counts: PairCounts | StoredCounts, schema: Schema, target: int) -> JointPMF:
+    """Apply `read_naive_bayes` to counts, stored or not; variables without counts of pairs do not depend on the target.
+
+    Raises
+    ------
+    PmfError
+        If the pairs of the target are not counted.
+    """
+    if isinstance(counts, PairCounts):
+        return read_naive_bayes(counts.to_samples(), target)
+    own, name = counts.load(), schema[target].name
+    if name not in own.schema:
+        raise PmfError(
+            f"the pairs of the target {name!r} are not counted; name it in counts.variables of the pipeline"
+        )
+    return extend_model(read_naive_bayes(own, own.schema.position(name)), counts, schema)
+
+
 def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
     """Fit naive Bayes from the pairs of the target with the other variables.
 
@@ -273,6 +294,32 @@ def assign_states(levels: IntArray, rank: int) -> IntArray:
     return np.sort(levels[np.arange(rank) % levels.size])
 
 
+MOST_LEVELS = 4096
+"""Number of levels up to which all pairs of samples in memory are counted: 2 GiB in 16 folds."""
+
+
+def extend_factors(factors: FloatArray, singles: FloatArray, levels: IntArray | None) -> FloatArray:
+    """Extend the factors of the variables whose pairs are counted to all variables.
+
+    The others have their own PMF in every state, which leaves the posterior to the counted ones: the first pass of EM
+    then updates them given the factors of these.
+
+    Parameters
+    ----------
+    factors
+        Shape (n_counted_levels, rank).
+    singles
+        float64 of shape (n_levels,), PMF of each variable.
+    levels
+        int64 of shape (n_counted_levels,): their positions; None if all are counted, and the factors are unchanged.
+    """
+    if levels is None:
+        return factors
+    extended = np.repeat(singles[:, None], factors.shape[1], axis=1)
+    extended[levels] = factors
+    return extended
+
+
 @dataclass(frozen=True)
 class StoredCounts:
     """Co-occurrence counts in a store; pairs are read only if a start needs them.
@@ -289,19 +336,33 @@ class StoredCounts:
     folds: tuple[int, ...] | None = None
 
     def load(self) -> PairCounts:
-        """Load the counts, summed over folds, in samples."""
+        """Load the counts, summed over folds, in samples; of the variables whose pairs are counted."""
         return PairCounts.load_total(self.path, folds=self.folds).to_samples()
+
+    def find_counted(self) -> IntArray | None:
+        """Return the levels whose pairs are counted, int64; None for all."""
+        stored = StoredTables(self.path)
+        return None if stored.is_complete else list_levels(stored.schema, stored.counted)
 
     def estimate_singles(self, offsets: IntArray) -> FloatArray:
         """Estimate the PMF of each variable as `normalise_singles` does."""
         return normalise_singles(load_singles(self.path, folds=self.folds), offsets)
 
 
+def extend_model(model: JointPMF, counts: StoredCounts, schema: Schema) -> JointPMF:
+    """Extend a model of the variables whose pairs are counted to all variables, as `extend_factors` does."""
+    if (levels := counts.find_counted()) is None:
+        return model
+    factors = extend_factors(model.factors, counts.estimate_singles(schema.offsets), levels)
+    return JointPMF(model.prior, factors, schema, model.origin)
+
+
 @dataclass(frozen=True, eq=False)
 class SampleCounts:
     """Co-occurrence counts of samples in memory, counted only if a start needs them.
 
-    A table of pairs grows with the square of the number of levels, whatever the number of samples.
+    A table of pairs grows with the square of the number of levels, whatever the number of samples: above `MOST_LEVELS`
+    levels, the pairs of the most answered variables are counted.
 
     Parameters
     ----------
@@ -318,8 +379,12 @@ class SampleCounts:
     n_folds: int = DEFAULT_FOLDS
 
     def load(self) -> PairCounts:
-        """Return the counts of all pairs."""
+        """Return the counts of pairs; see `extend_factors` where they are of some variables."""
         return self._counts
+
+    def find_counted(self) -> IntArray | None:
+        """Return the levels whose pairs are counted, int64; None for all."""
+        return None if self._kept is None else list_levels(self.schema, self._kept)
 
     def estimate_singles(self, offsets: IntArray) -> FloatArray:
         """Estimate the PMF of each variable as `normalise_singles` does."""
@@ -334,8 +399,21 @@ class SampleCounts:
         return make_naive_bayes(np.stack(pairs, axis=1), singles, self.schema, target)
 
     @cached_property
+    def _kept(self) -> IntArray | None:
+        if self.schema.n_levels <= MOST_LEVELS:
+            return None
+        seen: IntArray = np.rint(count_block_levels(self.samples, self.schema.offsets)).astype(
+            np.int64
+        )
+        return pick_variables(self.schema, seen, PAIR_LEVELS)
+
+    @cached_property
     def _counts(self) -> PairCounts:
-        return count_block(self.samples, self.schema, self.n_folds)
+        if self._kept is None:
+            return count_block(self.samples, self.schema, self.n_folds)
+        own = narrow_block(self.samples, self.schema.offsets, self._kept)
+        assert isinstance(own, DenseBlock)
+        return count_block(own, self.schema.select(self._kept), self.n_folds)
 
 
 AnyCounts: TypeAlias = PairCounts | StoredCounts | SampleCounts
@@ -421,13 +499,13 @@ class Starts:
         """Return the first starts of a method; deterministic methods give equal ones."""
         return [self._find(method, k) for k in range(number)]
 
-    def make_classes(self, target: int) -> Parameters:
-        """Return the start for a target, from `start_classes`."""
+    def make_classes(self, target: int, schema: Schema) -> Parameters:
+        """Return the start for a target of the variables, from `start_classes`."""
         rng = np.random.default_rng([self.seed, 0])
         if isinstance(self._counts, SampleCounts):
             bayes = self._counts.read_naive_bayes(target)
         else:
-            bayes = read_naive_bayes(self._load_counts(), target)
+            bayes = make_naive_bayes_of(self._counts, schema, target)
         return start_classes(bayes, target, self.rank, rng)
 
     def name_methods(self, methods: Iterable[str]) -> str:
@@ -452,7 +530,9 @@ class Starts:
             found = fit_by_method(self._load_counts(), self.rank, method, rng)
         self.notes += tuple(note for note in found.notes if note not in self.notes)
         self._methods[method] = found.method
-        model = found.model.prior, found.model.factors
+        counts = self._counts
+        levels = None if isinstance(counts, PairCounts) else counts.find_counted()
+        model = found.model.prior, extend_factors(found.model.factors, self.singles, levels)
         return model if found.method == "random" else open_for_em(model, self.singles)
 
 

@@ -10,7 +10,6 @@ from pmflib.base.arrays import FLOOR, FloatArray, IntArray, repeat_blocks, sum_b
 from pmflib.base.constraints import at_least, check, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.model.mixture import Mixture
-from pmflib.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +81,7 @@ def measure_associations(model: Mixture, variables: IntArray | None = None) -> A
     """
     schema = model.schema
     if variables is not None:
-        schema = Schema(tuple(schema[int(position)] for position in variables))
+        schema = schema.select(np.asarray(variables, np.int64))
         levels = np.concatenate(
             [np.arange(model.schema.n_levels)[model.schema.rows_of(int(j))] for j in variables]
         )

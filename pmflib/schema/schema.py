@@ -204,6 +204,10 @@ class Schema(Summarised):
         index = self.position(variable)
         return slice(int(self.offsets[index]), int(self.offsets[index + 1]))
 
+    def select(self, positions: IntArray) -> Schema:
+        """Return a schema of some of the variables, by their positions, int64."""
+        return Schema(tuple(self.variables[position] for position in positions.tolist()))
+
     @classmethod
     def from_cardinalities(cls, cardinalities: IntArray | Sequence[int]) -> Schema:
         """Make a schema of unnamed variables: v0, v1, ... with levels "0", "1", ... and values 0, 1, ...

@@ -182,8 +182,11 @@ from pmflib.store.table_files import read_file as read_file
 from pmflib.store.table_files import write_file as write_file
 from pmflib.store.table_files import write_options as write_options
 from pmflib.store.zarr_arrays import add_arrays as add_arrays
+from pmflib.store.zarr_arrays import add_texts as add_texts
+from pmflib.store.zarr_arrays import consolidate as consolidate
 from pmflib.store.zarr_arrays import create_array as create_array
 from pmflib.store.zarr_arrays import create_group as create_group
+from pmflib.store.zarr_arrays import create_open_array as create_open_array
 from pmflib.store.zarr_arrays import open_zarr as open_zarr
 from pmflib.store.zarr_arrays import set_attributes as set_attributes
 from pmflib.store.zarr_arrays import write_arrays as write_arrays

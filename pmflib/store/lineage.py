@@ -19,11 +19,12 @@ DISPENSABLE = frozenset(
         ("counts", "dataset"),
         ("start", "model"),
         ("model", "model"),
+        ("marginals", "counts"),
     }
 )
 """Pairs (kind of artefact, kind of input) in which the artefact can be used without the input: a dataset names all its
-partitions and spills, counts are complete or refer to counts, and initial parameters are superseded by the fit. Such
-inputs are mostly of earlier runs, and following them would keep every earlier run."""
+partitions and spills, counts are complete or refer to counts, marginals are complete, and initial parameters are
+superseded by the fit. Such inputs are mostly of earlier runs, and following them would keep every earlier run."""
 
 OF_LAST_RUNS = {"spill": "rows-*.parquet"}
 """By kind of artefact, the files that only the last runs need: what the next run builds upon and compares new files

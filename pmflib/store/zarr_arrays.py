@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -97,7 +98,7 @@ def create_array(
     """
     from zarr.codecs import ZstdCodec
 
-    dtype = np.dtype(dtype)
+    dtype = _name_dtype(dtype)
     row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize)
     if chunk_rows is None:
         chunk_rows = min(max(shape[0], 1), CHUNK_BYTES // row_bytes)
@@ -113,6 +114,61 @@ def create_array(
         # write chunks of zeros, too, so that missing chunks are detected as lost: see `read_array_rows`
         config={"write_empty_chunks": True},
     )
+
+
+def create_open_array(
+    group: zarr.Group,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    dims: Sequence[str],
+    chunk: tuple[int, ...],
+    fill_value: float = 0,
+) -> Any:
+    """Create an array for readers of any library: chunked in all dimensions, without chunks of the fill value alone.
+
+    Parameters
+    ----------
+    group, name, shape, dtype, dims
+        As for `create_array`.
+    chunk
+        Shape of a chunk.
+    fill_value
+        Value of the cells that are not written.
+    """
+    from zarr.codecs import ZstdCodec
+
+    return group.create_array(
+        name,
+        shape=shape,
+        dtype=_name_dtype(dtype),
+        chunks=tuple(max(1, n) for n in chunk),
+        compressors=ZstdCodec(level=1, checksum=True),
+        fill_value=fill_value,
+        dimension_names=tuple(dims),
+    )
+
+
+def _name_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return the type that has the name of another: of two equal C integers, Zarr knows one."""
+    return np.dtype(np.dtype(dtype).name)
+
+
+def add_texts(group: zarr.Group, name: str, texts: Sequence[str]) -> None:
+    """Write an array of texts as the coordinate of the dimension of this name."""
+    group.create_array(
+        name, shape=(len(texts),), dtype=str, chunks=(max(1, len(texts)),), dimension_names=(name,)
+    )[...] = np.array(texts, dtype=np.dtypes.StringDType())
+
+
+def consolidate(path: Path) -> None:
+    """Copy the metadata of the arrays of a complete group to its own, so that a reader needs one request for all."""
+    import zarr
+
+    with warnings.catch_warnings():
+        # its specification is not final; all readers of Zarr 3 that know no copies ignore it
+        warnings.simplefilter("ignore", zarr.errors.ZarrUserWarning)
+        zarr.consolidate_metadata(path)
 
 
 def open_zarr(path: Path, mode: Literal["r", "a"]) -> zarr.Group:

@@ -135,8 +135,9 @@ class Feature:
     draft_method
         Function ``(schema)`` that returns the method by which a log of such variables is drafted to be fitted; "" for
         that of all others.
-    check_draft
-        Function ``(schema)`` that raises an error if a pipeline with a drafted schema cannot be run on this machine.
+    note_draft
+        Function ``(schema) -> str``: what a run with a drafted schema does otherwise than most on this machine; or "".
+        It raises an error if there can be no run.
     sections
         Function ``(facts) -> Iterable[Section]``: its part of what a run has to say (`pmflib_tasks.sections`), by the
         key of the facts that there must be.
@@ -175,7 +176,7 @@ class Feature:
     evaluate_target: Place | None = None
     cut_draft: Place | None = None
     draft_method: Place | None = None
-    check_draft: Place | None = None
+    note_draft: Place | None = None
     sections: Mapping[str, Place] = field(default_factory=dict)
     follow_run: Place | None = None
     read_event: Place | None = None

@@ -16,6 +16,7 @@ from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import FEATURES
 from pmflib_tasks.gate.gate_decision import OF_WEIGHTED
 from pmflib_tasks.gate.value_errors import list_error_rows
+from pmflib_tasks.wording import as_sentence
 
 if TYPE_CHECKING:
     from pmflib.base.display.drawing import Axes
@@ -162,7 +163,7 @@ def list_sections(facts: Mapping[str, Any]) -> Iterator[Section]:
 
 
 def describe_rows(facts: RunFacts) -> Iterator[Section]:
-    """Say what became of the rows."""
+    """Say what became of the rows, and of which variables pairs are counted if not of all."""
     rows = facts.account
     if rows is None:
         return
@@ -182,6 +183,8 @@ def describe_rows(facts: RunFacts) -> Iterator[Section]:
         most = dict(list(rows.cells_made_missing.items())[:VARIABLES_SHOWN])
         counted.append(("unknown levels taken as missing", most))
     yield Section.of_values("data", "Rows", ("what", "how many"), counted)
+    if pairs := facts.get("pairs"):
+        yield Section("data", sentences=(as_sentence(pairs["sentence"]),))
 
 
 def describe_quality(facts: RunFacts) -> Iterator[Section]:

@@ -28,7 +28,7 @@ STOP_SECONDS = 60
 PREFECT = (sys.executable, "-m", "prefect")
 PMF = (sys.executable, "-m", "pmflib_flows")
 DASK = (sys.executable, "-m", "dask")
-STAGES = ["count", "evaluate", "fit", "ingest", "publish", "quality", "refine"]
+STAGES = ["count", "evaluate", "fit", "ingest", "marginals", "publish", "quality", "refine"]
 
 # Names of the functions that the workers of a scheduler have finished, since it was started.
 FINISHED = """

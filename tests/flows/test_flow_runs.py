@@ -269,7 +269,7 @@ def test_flow__each_dependency_is_one_edge(ran, api):
     # what another parent was made from is no parent of its own
     assert found["count"] == ["ingest"]
     assert found["refine"] == ["fit"]
-    assert sorted(found["publish"]) == ["evaluate", "quality"]
+    assert sorted(found["publish"]) == ["evaluate", "marginals", "quality"]
 
 
 def test_assets__have_their_lineage(ran, api):

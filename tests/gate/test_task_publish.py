@@ -41,7 +41,7 @@ def test_publish__first_model_and_again(published, workers):
     assert (first.facts["rows"]["rows_in"], first.facts["model"]["rank"]) == (800, 2)
     assert first.facts["gate"] == {"new": stages["model"].digest, "live": None}
     assert first.facts["warnings"] == []
-    paths = locate_for_people(store_of(config), first.live)
+    paths = locate_for_people(store_of(config), first.live, stages)
     assert list(paths) == ["live_model", "live"]
     assert pmf.JointPMF.load(paths["live"]).rank == 2
     _, again = run_and_publish(config, workers)

@@ -82,7 +82,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     worth: dict[str, Any] = {}
     if last is not None and live is not None:
         facts = {"run": last.number, "outcome": last.outcome, "reason": last.reason, **last.facts}
-        facts |= locate_for_people(store, live)
+        facts |= locate_for_people(store, live, last.stages)
         worth = _describe_equivalent_samples(store, live)
     became_live = describe_live(list_records(store, checked.name))
     parts = [find_part(checked, store) for find_part in list_offers("status")]

@@ -19,6 +19,7 @@ from pmflib.base.machine import find_memory_limit
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.folds import count_in_samples
 from pmflib.counts.pair_counts import PairCounts, count_pairs
+from pmflib.counts.selection import list_levels
 from pmflib.counts.zarr_tables import StoredTables
 from pmflib.schema import Schema
 
@@ -87,6 +88,7 @@ def regress_items(
         Variables of the counts.
     holds
         bool of shape (n_levels,): levels with which a sample has an item; variables without such a level are no items.
+        Only of variables whose pairs are counted.
 
     Returns
     -------
@@ -109,8 +111,9 @@ def regress_items(
     positions, starts = np.unique(list_owners(schema.offsets)[levels], return_index=True)
     first, n_items = schema.offsets[positions], positions.size
     parts = {f"matrices of {n_items:,} by {n_items:,} items": 8 * N_MATRICES * n_items**2}
+    own = counts.table_schema if isinstance(counts, StoredTables) else schema
     if not isinstance(counts, np.ndarray):
-        parts["a table of pairs of levels and its copy"] = 16 * schema.n_levels**2
+        parts["a table of pairs of levels and its copy"] = 16 * own.n_levels**2
     remedy = "Leave out items with few answers by at_least (--at-least)."
     MemoryPlan("The regression of items", parts, remedy).check(find_memory_limit())
     if isinstance(counts, np.ndarray):
@@ -123,6 +126,8 @@ def regress_items(
     is_judge = np.arange(counts.n_folds) % N_FOLDS == 1
     sums: Any = np.zeros((2, n_items, n_items))
     offsets = np.append(starts, levels.size)
+    if isinstance(counts, StoredTables):
+        levels = np.searchsorted(list_levels(schema, counts.counted), levels)
     for fold, part in enumerate(is_judge.astype(int).tolist()):
         table = counts.tables[fold] if isinstance(counts, PairCounts) else counts.read(fold)
         sums[part] += sum_pairs(table[np.ix_(levels, levels)], offsets)

@@ -19,7 +19,14 @@ import pyarrow as pa
 from pmflib.answering.question import Question, bind_question, parse_question
 from pmflib.apps.recommending.item_regression import ItemRegression, regress_items
 from pmflib.apps.recommending.options import Recommendations
-from pmflib.base.arrays import BoolArray, FloatArray, IntArray, check_model_type, sum_blocks
+from pmflib.base.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_model_type,
+    list_owners,
+    sum_blocks,
+)
 from pmflib.base.constraints import OneOf, check, check_schemas
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
 from pmflib.base.texts import abridge_names
@@ -83,6 +90,8 @@ class Recommender:
             )
         self._absent = find_absent(model.schema)
         self._items = _choose_items(model.schema, requested, n_ratings)
+        if isinstance(counts, StoredTables) and not counts.is_complete:
+            self._items = _keep_counted(self._items, counts)
         self._n_ratings = n_ratings
         self._levels, self._answered = _weigh_levels(model.schema, self._items, requested.value)
         self._regression = None
@@ -179,6 +188,8 @@ class Recommender:
                 with suppress(QuestionError):
                     levels, _ = _weigh_levels(schema, np.array([position]), value)
                     holds[schema.rows_of(position)] = levels > 0
+        if isinstance(counts, StoredTables):
+            holds[~np.isin(list_owners(schema.offsets), counts.counted)] = False
         return regress_items(counts, schema, holds)
 
     @property
@@ -412,6 +423,17 @@ def _choose_items(
             f"are not in items or have fewer than at_least={requested.at_least} ratings"
         )
     return np.flatnonzero(able)
+
+
+def _keep_counted(items: IntArray, tables: StoredTables) -> IntArray:
+    """Leave out candidates whose pairs are not counted, which nothing predicts."""
+    counted = np.intersect1d(items, tables.counted)
+    if not counted.size:
+        raise PmfError(
+            "no item is left to recommend: the pairs of none are counted; recommend by the model (source='model'), or "
+            "name items in counts.variables of the pipeline"
+        )
+    return counted
 
 
 def _weigh_levels(schema: Schema, items: IntArray, value: str) -> tuple[FloatArray, FloatArray]:

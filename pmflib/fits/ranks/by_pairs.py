@@ -25,8 +25,9 @@ from pmflib.base.constraints import at_least, check
 from pmflib.base.defaults import RANKS_BY_PAIRS
 from pmflib.base.display.progress import reports_progress
 from pmflib.base.errors import PmfError, RankError
-from pmflib.counts.groups import narrow_counts, pick_variables
+from pmflib.counts.groups import narrow_counts
 from pmflib.counts.pair_counts import PairCounts
+from pmflib.counts.selection import pick_variables
 from pmflib.fits.composite_likelihood import hold_out_rounds
 from pmflib.fits.ranks.choice import RankChoice
 from pmflib.fits.ranks.fit_runs import (

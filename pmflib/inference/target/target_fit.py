@@ -382,7 +382,7 @@ class TargetFit:
     def _open(self, training: BlocksInMemory, starts: Starts) -> tuple[TargetSamples, Parameters]:
         offsets = self.schema.offsets
         samples = TargetSamples(training, self.target, starts.singles, offsets, self.on_pass)
-        return samples, starts.make_classes(self.target)
+        return samples, starts.make_classes(self.target, self.schema)
 
     def _report(
         self,

@@ -16,11 +16,13 @@ from pmflib.store.objects.interface import is_inner
 PACK_BYTES = 1 << 20
 """Limit on the packed bytes of one artefact, which are read together with its list. For larger files, the cost of a
 request is negligible."""
+OPEN = ".zarr/"
+"""Part of the names of files below a folder that other programs open as a Zarr group: objects of their own."""
 _BETWEEN = b"\0"
 
 
 def choose_packed(sizes: Mapping[str, int]) -> list[str]:
-    """Choose the files of an artefact to pack: the smallest, up to ``PACK_BYTES`` in total.
+    """Choose the files of an artefact to pack: the smallest, up to ``PACK_BYTES`` in total, none of ``OPEN`` groups.
 
     Parameters
     ----------
@@ -28,7 +30,9 @@ def choose_packed(sizes: Mapping[str, int]) -> list[str]:
         Size of each file by name, bytes.
     """
     chosen, total = [], 0
-    for name in sorted(sizes, key=lambda name: (sizes[name], name)):
+    for name in sorted(
+        (name for name in sizes if OPEN not in name), key=lambda name: (sizes[name], name)
+    ):
         total += sizes[name]
         if total > PACK_BYTES:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model, field_validator, model_validator
 
@@ -42,6 +42,24 @@ class WindowConfig(Section):
     days: Annotated[float, Field(gt=0)] | None = None
     """Maximum age of rows in days, relative to the newest row of all files. Older rows are counted, but neither used
     nor quarantined. Numeric times are in seconds. By default all rows are used."""
+
+
+class CountsConfig(Section):
+    """Which pairs of variables are counted."""
+
+    variables: Literal["auto"] | Annotated[int, Field(ge=2)] | tuple[str, ...] = "auto"
+    """Variables whose pairs are counted: a number of them, those with most answers; or their names. "auto" counts all
+    pairs where their tables fit into memory, and else those of the most answered variables, of 2,048 levels. Single
+    counts are always those of all variables. Increments keep the variables of the counts that they start from."""
+
+    @field_validator("variables")
+    @classmethod
+    def _check_variables(
+        cls, variables: str | int | tuple[str, ...]
+    ) -> str | int | tuple[str, ...]:
+        if isinstance(variables, tuple) and len(set(variables)) < 2:
+            raise ValueError(f"{list(variables)} has no pair; name two variables at least")
+        return variables
 
 
 class CoreQuality(Section):

@@ -19,6 +19,7 @@ from pmflib.ingest.options import DatasetOptions, SchemaOptions, Section, Source
 from pmflib.ingest.source_paths import escape_text, read_as_text, would_find_store
 from pmflib.schema import Schema
 from pmflib_tasks.config.data_sections import (
+    CountsConfig,
     QualityConfig,
     StoreConfig,
     WindowConfig,
@@ -94,6 +95,7 @@ class CoreConfig(Section):
     schema_: Annotated[SchemaOptions, Field(alias="schema")] = SchemaOptions()
     window: WindowConfig = WindowConfig()
     store: StoreConfig = StoreConfig()
+    counts: CountsConfig = CountsConfig()
     model: ModelConfig
     em: EMConfig = EMConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
@@ -157,6 +159,15 @@ class CoreConfig(Section):
         if held_out >= self.store.folds:
             raise ValueError(
                 f"evaluate holds out {held_out} of {self.store.folds} folds; leave at least one to train on"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_counts(self) -> CoreConfig:
+        if self.counts.variables != "auto" and self.source.replicates:
+            raise ValueError(
+                "counts.variables selects pairs, and replicate weights (source.replicates) need the counts of all "
+                "pairs; leave one of them out"
             )
         return self
 

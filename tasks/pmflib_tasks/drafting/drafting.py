@@ -108,8 +108,8 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
     drafted = replace(drafted, notes=(*found_out, *drafted.notes))
     schema = drafted.schema
-    for check in list_offers("check_draft"):
-        check(schema)
+    own = tuple(filter(None, (note(schema) for note in list_offers("note_draft"))))
+    drafted = replace(drafted, notes=(*drafted.notes, *own))
     output.mkdir(parents=True, exist_ok=True)
     related = relate(source, output)
     read = related.model_dump(mode="json", exclude_defaults=True)

@@ -64,7 +64,7 @@ from pmflib_tasks.stages.order import list_steps
 
 WITHOUT_ROWS = (
     *("source", "cuts", "spill-list", "dataset", "counts", "quality", "rank", "start", "model"),
-    *("reference", "scores", "comparison", "tables"),
+    *("reference", "scores", "comparison", "tables", "marginals"),
 )
 """Kinds of artefacts of the core without identifiers of samples."""
 Rebuild: TypeAlias = Callable[[], Mapping[str, Reference]]
@@ -279,8 +279,12 @@ def _look_into_partition(folder: Path, entry: Entry, erased: ErasedSamples) -> E
 
 
 def _find_counts(found: Holdings) -> set[str]:
-    """Counts of datasets that contained erased samples or are gone, and differences to such counts."""
-    kinds = {"counts", *(kind for holder in list_offers("erase") for kind in holder.sums)}
+    """Counts of datasets that contained erased samples or are gone, differences to them, and marginals of both."""
+    kinds = {
+        "counts",
+        "marginals",
+        *(kind for holder in list_offers("erase") for kind in holder.sums),
+    }
     counts = {i: entry for i, entry in found.entries.items() if entry.reference.kind in kinds}
     clean = found.entries.keys() - found.datasets
     revealing = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmflib.base.display.progress import report_progress
+from pmflib.counts.open_marginals import GROUP, MARGINALS
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import Outcome, find_live
 from pmflib_tasks.config import PipelineConfig
@@ -104,9 +105,14 @@ def find_withdrawal(config: PipelineConfig, live: Reference) -> str:
     return next(filter(None, (find(config, live) for find in list_offers("find_withdrawal"))), "")
 
 
-def locate_for_people(store: Store, live: Reference) -> dict[str, str]:
-    """Return the live model and its path, which no record holds, because a store may be moved."""
-    return {"live_model": live.digest, "live": store.name_artefact(live, "model")}
+def locate_for_people(
+    store: Store, live: Reference, stages: Mapping[str, Reference]
+) -> dict[str, str]:
+    """Return the live model and paths of it and of the marginals, which no record holds, as a store may move."""
+    paths = {"live_model": live.digest, "live": store.name_artefact(live, "model")}
+    if (made := stages.get(MARGINALS)) is not None:
+        paths["marginals"] = store.name_artefact(made, GROUP)
+    return paths
 
 
 def _summary(store: Store, reference: Reference) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from pmflib.base.display.summary import SummaryTable
 from pmflib.base.errors import StoreError
 from pmflib.base.json_records import JsonRecord
 from pmflib.counts.pair_counts import PairCounts, load_shape, load_singles
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
@@ -276,6 +277,10 @@ def _compare_counts(
     found.schema = compare_schemas(*schemas)
     levels = align_levels(*schemas)
     found.variables = compare_singles(levels, *map(load_singles, paths))
+    stored = [StoredTables(path) for path in paths]
+    if not all(each.is_complete for each in stored):
+        found.missing.append("pairs are not compared: those of some variables are not counted")
+        return
     n_levels = max(schema.n_levels for schema in schemas)
     if n_levels > MAX_PAIR_LEVELS:
         found.missing.append(

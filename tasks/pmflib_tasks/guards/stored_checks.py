@@ -235,6 +235,8 @@ def _compare_with_live(
         measured += _skip(
             PAIR_GUARDS, "weights were raked again, and counts of all samples changed"
         )
+    elif not all(_count_all_pairs(store, each) for each in (now, last, live)):
+        measured += _skip(PAIR_GUARDS, "the pairs of some variables are not counted")
     elif schema.n_levels > MOST_LEVELS:
         reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
         measured += _skip(PAIR_GUARDS, reason)
@@ -474,6 +476,10 @@ def _load_pairs(
 def _load_table(store: Store, counts: Reference) -> IntArray:
     table: IntArray = PairCounts.load_total(store.locate(counts) / PAIRS).tables[0]
     return table
+
+
+def _count_all_pairs(store: Store, stages: Mapping[str, Reference]) -> bool:
+    return StoredTables(store.locate(stages["counts"]) / PAIRS).is_complete
 
 
 def _schema_of(store: Store, stages: Mapping[str, Reference]) -> Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,12 @@ from pmflib.base.machine import MachineMemory, count_processors
 from pmflib.cluster.clients import count_threads, find_memory, open_client
 from pmflib.cluster.memory import ClusterMemory, MemoryPlan, PlanWorker, read_workers
 from pmflib.cluster.workers import find_scheduler, is_alone
+from pmflib.counts.selection import (
+    Requested,
+    bound_levels,
+    describe_requested,
+    find_requested,
+)
 from pmflib.counts.stored_pairs import choose_n_runs, plan_counting, plan_fold_merges
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.design_columns import name_replicates
@@ -175,6 +182,17 @@ def plan_run(
     rank = rank or history.rank
     own = list_own_stages(config, schema, workers.n_threads, history.account)
     replaced = {name for each in own for name in each.replaces}
+    notes, refusals = [], []
+    variables = config.counts.variables
+    requested: Requested | None = None
+    if not isinstance(variables, str):
+        requested = variables if isinstance(variables, int) else list(variables)
+    if not n_replicates:
+        # tables that do not fit are refused with those of the other stages
+        with suppress(MemoryPlanError):
+            requested = choose_pairs(config, schema, workers)
+    if requested is not None:
+        notes.append(f"count: {describe_requested(schema, requested)}")
     plans = list_plans(
         config,
         schema,
@@ -182,9 +200,9 @@ def plan_run(
         rank,
         account=history.account,
         n_replicates=n_replicates,
+        n_counted=bound_levels(schema, requested),
     )
     rows = rows or history.estimate_rows()
-    notes, refusals = [], []
     if not rank and config.model.rank == "auto" and "refine" not in replaced:
         notes.append("refine: its rank is chosen by the first run; --rank plans one")
     for stage, plan in list(plans.items()):
@@ -357,6 +375,7 @@ def list_plans(
     *,
     account: DatasetAccount | None = None,
     n_replicates: int = 0,
+    n_counted: int | None = None,
 ) -> dict[str, PlanWorker]:
     """List the memory plans of the stages of a run, as functions of the number of threads of a worker.
 
@@ -372,8 +391,10 @@ def list_plans(
         Account of the data; None assumes `MANY_SAMPLES`.
     n_replicates
         Number of replicate weights.
+    n_counted
+        Number of levels of the variables whose pairs are counted; None for those of all.
     """
-    n_levels = schema.n_levels
+    n_levels = schema.n_levels if n_counted is None else n_counted
     n_runs = choose_n_runs(config.store.folds, n_threads)
 
     def plan_counts(n: int) -> MemoryPlan:
@@ -445,6 +466,20 @@ def _plan_classes(
     return plan_worker
 
 
+def choose_pairs(
+    config: PipelineConfig, schema: Schema, workers: PlannedWorkers
+) -> Requested | None:
+    """Choose which pairs a pipeline counts; None for all.
+
+    Raises
+    ------
+    MemoryPlanError
+        As for `check_width`.
+    """
+    n_runs = choose_n_runs(config.store.folds, workers.n_threads)
+    return check_width(schema, workers.memory, n_runs, config.counts.variables)
+
+
 def _plan_stack(
     config: PipelineConfig, schema: Schema, n_threads: int, account: DatasetAccount | None
 ) -> PlanWorker:
@@ -474,11 +509,15 @@ def check_run_width(config: PipelineConfig, schema: Schema) -> None:
         As for `check_width`.
     """
     if not find_scheduler(config.cluster):
-        workers = PlannedWorkers.find(config)
-        check_width(schema, workers.memory, choose_n_runs(config.store.folds, workers.n_threads))
+        choose_pairs(config, schema, PlannedWorkers.find(config))
 
 
-def check_width(schema: Schema, memory: ClusterMemory, n_runs: int = 1) -> None:
+def check_width(
+    schema: Schema,
+    memory: ClusterMemory,
+    n_runs: int = 1,
+    variables: str | int | tuple[str, ...] = "auto",
+) -> Requested | None:
     """Check that the pair counts of a schema fit into memory.
 
     Parameters
@@ -489,23 +528,37 @@ def check_width(schema: Schema, memory: ClusterMemory, n_runs: int = 1) -> None:
         Memory of client and workers.
     n_runs
         As for `pmflib.counts.stored_pairs.plan_counting`.
+    variables
+        Variables whose pairs are counted: `counts.variables` of the pipeline.
+
+    Returns
+    -------
+    Which pairs are counted, as for `pmflib.counts.selection.choose_counted`; None for all.
 
     Raises
     ------
     MemoryPlanError
         If they do not, with the needed and available memory, the widest variables and a remedy.
     """
+
+    def check_size(n_levels: int) -> None:
+        memory.check(lambda n: plan_counting(n_levels, n, n_runs))
+
     try:
-        memory.check(lambda n: plan_counting(schema.n_levels, n, n_runs))
+        return find_requested(variables, schema, check_size)
     except MemoryPlanError as error:
         widest = sorted(schema, key=lambda variable: -variable.cardinality)[:3]
         shown = ", ".join(f"{each.name!r} ({each.cardinality:,})" for each in widest)
         raise MemoryPlanError(
             f"{error} The {schema.n_variables:,} variables have {schema.n_levels:,} levels in all, most of them "
-            f"{shown}. A draft with fewer levels: pmf infer --max-levels, --bins, --min-count"
+            f"{shown}; [counts] variables = 'auto' counts the pairs of as many variables as fit"
         ) from None
 
 
-def check_draft(schema: Schema) -> None:
-    """Check that the pair counts of a drafted schema fit into the memory of this machine: see `check_width`."""
-    check_width(schema, ClusterMemory.here())
+def note_width(schema: Schema) -> str:
+    """Say which pairs of a drafted schema are counted on this machine; "" for all."""
+    requested = check_width(schema, ClusterMemory.here())
+    if requested is None:
+        return ""
+    why = "tables of all would not fit into memory ([counts] variables in pipeline.toml)"
+    return f"{describe_requested(schema, requested)}; {why}"

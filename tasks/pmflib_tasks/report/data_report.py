@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -105,7 +105,9 @@ class DataReport:
     level_counts
         int64 of shape (n_levels,): samples that hold each level.
     support
-        int64 of shape (n_variables, n_variables): samples that hold both variables.
+        int64 of shape (n_counted, n_counted): samples that hold both variables, of those whose pairs are counted.
+    counted
+        Indices of these variables, in order.
     schema
         Variables; None if nothing was counted.
     """
@@ -116,6 +118,7 @@ class DataReport:
     variables: list[VariableReport] = field(default_factory=list)
     level_counts: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     support: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    counted: Sequence[int] = ()
     schema: Schema | None = None
 
     @property
@@ -133,7 +136,7 @@ class DataReport:
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of variables."""
+        """Number of counted pairs of variables."""
         return len(self.support) * (len(self.support) - 1) // 2
 
     @property
@@ -146,7 +149,7 @@ class DataReport:
         """List the pairs with the fewest samples, in rising order: names and number of samples."""
         rows, columns = np.triu_indices(len(self.support), 1)
         order = np.argsort(self.pair_supports, kind="stable")[:LEAST_SUPPORTED]
-        names = [each.name for each in self.variables]
+        names = [self.variables[index].name for index in self.counted]
         return [
             (names[rows[each]], names[columns[each]], int(self.support[rows[each], columns[each]]))
             for each in order.tolist()
@@ -202,7 +205,9 @@ def gather_data(
                 account.cells_made_missing[variable.name],
             )
         )
-    return DataReport(files, rows, examples, variables, levels, support, schema)
+    return DataReport(
+        files, rows, examples, variables, levels, support, stored.counted.tolist(), schema
+    )
 
 
 def _find_examples(

@@ -14,14 +14,13 @@ import numpy as np
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.comparison import Comparison
 from pmflib.base.hooks import find_offers
-from pmflib.counts.groups import load_groups, pick_variables
-from pmflib.counts.pair_counts import load_shape
+from pmflib.counts.groups import load_most_answered
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.identification import describe_undetermined
 from pmflib.model.state_descriptions import StateDescription, describe_states
-from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.facts import RunFacts
@@ -249,16 +248,14 @@ def gather_model(
     model = JointPMF.load(store.locate(stages["model"]) / "model")
     entry = store.find(stages["model"].identity)
     summary = dict(facts.model or ({} if entry is None else entry.summary))
-    kept = np.arange(model.schema.n_variables)
-    if model.schema.n_levels > MAX_LEVELS:
-        kept = pick_variables(model.schema, level_counts, MAX_LEVELS)
-    offsets = Schema(tuple(model.schema[index] for index in kept.tolist())).offsets
-    counts = find_counts(stages)
-    found, path = measure_associations(model, kept), store.locate(counts) / "pairs"
-    folds = range(load_shape(path)[1])
-    counted = load_groups(path, [folds], kept).to_samples()
-    in_counts = measure_in_counts(counted.to_dense(), offsets)
-    pair_support = support[np.ix_(kept, kept)]
+    path = store.locate(find_counts(stages)) / "pairs"
+    stored = StoredTables(path)
+    counted = load_most_answered(path, [range(stored.n_folds)], MAX_LEVELS).to_samples()
+    kept = np.array([model.schema.position(name) for name in counted.schema.names])
+    found = measure_associations(model, kept)
+    in_counts = measure_in_counts(counted.to_dense(), counted.schema.offsets)
+    within = np.searchsorted(stored.counted, kept)
+    pair_support = support[np.ix_(within, within)]
     are_all = kept.size == model.schema.n_variables
     can_compare = are_all and model.schema.n_levels <= MAX_COMPARED_LEVELS
     agreement = compare_pairs(model, counted) if can_compare else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.base.display.progress import report_progress
+from pmflib.base.errors import PmfError
 from pmflib.base.machine import find_memory_limit
 from pmflib.base.texts import list_some
 from pmflib.cluster.memory import MemoryPlan
@@ -79,7 +80,8 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
         If the counts of all sites would not fit in memory.
     """
     store = open_store(config)
-    plan_pool(config, load_schema(config).n_levels).check(find_memory_limit())
+    schema = load_schema(config)
+    plan_pool(config, schema.n_levels).check(find_memory_limit())
     paths = find_files(config)
     sites = {name: read_site(path) for name, path in paths.items()}
     facts = {
@@ -90,6 +92,11 @@ def pool(config: PipelineConfig, counts: Reference) -> Reference:
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         own = PairCounts.load(store.locate(counts) / PAIRS)
+        if (lacking := schema.n_variables - own.schema.n_variables) > 0:
+            raise PmfError(
+                f"the pairs of {lacking:,} variables are not counted, and counts of other sites are added to all: "
+                "leave out counts.variables, give the run more memory, or draft a schema with fewer levels"
+            )
         total = add_sites(sites.items(), own, f"the counts of {config.name}")
         total.save(folder / PAIRS)
         return {"samples": int(total.n_rows.sum()), "sites": facts}

@@ -19,8 +19,16 @@ from pmflib.counts.increments import (
     needs_workers,
     plan_increment,
 )
+from pmflib.counts.selection import (
+    PAIR_LEVELS,
+    Requested,
+    bound_levels,
+    choose_counted,
+    count_stored_levels,
+    find_requested,
+)
 from pmflib.counts.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
-from pmflib.counts.zarr_tables import PAIRS, CountsWriter
+from pmflib.counts.zarr_tables import PAIRS, CountsWriter, Selection, StoredTables
 from pmflib.ingest.dataset.design_columns import name_unit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
@@ -35,7 +43,7 @@ from pmflib_tasks.stage import (
     stage,
 )
 
-VERSION = 3
+VERSION = 4
 
 
 @stage(name="count", makes="counts")
@@ -65,12 +73,19 @@ def count(
     ------
     MemoryPlanError
         If the tables of counts do not fit in memory.
+    SchemaError
+        If a variable of counts.variables is unknown.
     """
     store, schema = open_store(config), load_schema(config)
     options = {"schema": schema.digest, "folds": config.store.folds}
     options |= name_unit(schema, config.source)
     replicates = read_source(store, dataset).get("replicates", [])
     options |= {"replicates": replicates} if replicates else {}
+    requested = _find_requested(config, store, schema, base, address)
+    if requested is not None:
+        options |= {"pairs": requested} | (
+            {"target": target} if (target := config.em.target) else {}
+        )
     if base and (known := find_counts(store, dataset, base, options, VERSION)):
         return publish_entry(lambda: known).reference
     increment = plan_increment(store, dataset, base, options, VERSION) if base else None
@@ -81,16 +96,47 @@ def count(
         options=options,
         version=VERSION,
         write=lambda folder, work: _write(
-            config, store, schema, dataset, increment, len(replicates), address, folder, work
+            config,
+            store,
+            (schema, requested),
+            dataset,
+            increment,
+            len(replicates),
+            address,
+            folder,
+            work,
         ),
     )
     return entry.reference
 
 
-def _write(
+def _find_requested(
     config: PipelineConfig,
     store: Store,
     schema: Schema,
+    base: tuple[Reference, Reference] | None,
+    address: str,
+) -> Requested | None:
+    """Find which pairs to count; None for all. What was chosen for the base stays, whatever memory is free today."""
+    known = store.find(base[1].identity) if base is not None else None
+    if config.counts.variables == "auto":
+        if known is not None and isinstance(found := known.options.get("pairs"), dict):
+            return found
+        if schema.n_levels <= PAIR_LEVELS or config.source.replicates:
+            return None
+    with open_workers(config, address) as (client, memory):
+        n_runs = choose_n_runs(config.store.folds, count_threads(client))
+        return find_requested(
+            config.counts.variables,
+            schema,
+            lambda n_levels: memory.check(lambda n: plan_counting(n_levels, n, n_runs)),
+        )
+
+
+def _write(
+    config: PipelineConfig,
+    store: Store,
+    variables: tuple[Schema, Requested | None],
     dataset: Reference,
     increment: Increment | None,
     n_replicates: int,
@@ -98,7 +144,7 @@ def _write(
     folder: Path,
     work: Path,
 ) -> Mapping[str, Any]:
-    n_folds = config.store.folds
+    n_folds, (schema, requested) = config.store.folds, variables
     offers = find_offers("replicate_counts")
     if n_replicates and not offers:
         raise PmfError(
@@ -115,7 +161,8 @@ def _write(
     )
     with workers as (client, memory):
         n_runs = choose_n_runs(n_folds, count_threads(client))
-        memory.check(lambda n: plan_counting(schema.n_levels, n, n_runs))
+        n_levels = bound_levels(schema, requested)
+        memory.check(lambda n: plan_counting(n_levels, n, n_runs))
         if n_replicates:
             plan_replicates = offers["plan"]
             memory.check(lambda n: plan_replicates(schema.n_levels, n_replicates, n))
@@ -129,10 +176,19 @@ def _write(
             facts = count_stored_changes(client, increment, folder / PAIRS, work, on_fold)
         else:
             blocks = {fold: list_dataset_blocks(store, dataset, [fold]) for fold in range(n_folds)}
-            writer = CountsWriter(folder / PAIRS, schema, n_folds)
+            selection = None
+            if requested is not None:
+                every = list_dataset_blocks(store, dataset, None)
+                singles = count_stored_levels(client, every, schema, n_folds)
+                counted = choose_counted(schema, requested, singles.sum(axis=0), config.em.target)
+                selection = Selection(counted, singles)
+            writer = CountsWriter(folder / PAIRS, schema, n_folds, selection=selection)
             facts = {"samples": count_stored_pairs(client, blocks, writer, work, on_fold)}
             writer.close()
         if n_replicates:
             every = list_dataset_blocks(store, dataset, None)
             offers["count"](client, every, increment, n_replicates, folder, schema)
-    return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}
+    facts |= {"levels": schema.n_levels, "variables": schema.n_variables}
+    if requested is not None:
+        facts["counted_variables"] = int(StoredTables(folder / PAIRS).counted.size)
+    return facts

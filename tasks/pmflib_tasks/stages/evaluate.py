@@ -10,7 +10,9 @@ from typing import Any
 from pmflib.base.display.progress import report_progress
 from pmflib.counts.marginals import normalise_singles
 from pmflib.counts.pair_counts import PairCounts, load_singles
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, compare_pairs
+from pmflib.fits.starts import StoredCounts
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -105,13 +107,14 @@ def _write(
         if target is not None:
             parts = folds.train, folds.validation, folds.test
             blocks = Folds(*(list_dataset_blocks(store, dataset, part) for part in parts))
-            pairs = PairCounts.load_total(path, folds=folds.train)
+            pairs = StoredCounts(path, folds.train)
             for evaluate_target in list_offers("evaluate_target"):
                 found = evaluate_target(client, blocks, pairs, model, target, config.seed)
                 report_on_target = found.to_json()
     (folder / SCORES).write_text(json.dumps(scores.to_json(model.schema), indent=1), "utf-8")
     summary: dict[str, object] = {**scores.summarise(model.schema)}
-    if model.schema.n_levels <= MAX_COMPARED_LEVELS:
+    is_complete = StoredTables(path).is_complete
+    if is_complete and model.schema.n_levels <= MAX_COMPARED_LEVELS:
         summary["pairs"] = compare_pairs(model, PairCounts.load_total(path).to_samples()).to_json()
     if report_on_target is not None:
         summary["target"] = report_on_target

@@ -11,6 +11,7 @@ from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import RankWarning
 from pmflib.base.hooks import find_offers
 from pmflib.counts.pair_counts import load_shape
+from pmflib.counts.zarr_tables import StoredTables
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, stage
@@ -52,9 +53,10 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         from pmflib.counts.groups import load_groups
         from pmflib.fits.auto_method import group_folds
         from pmflib.fits.from_counts import fit as fit_counts
+        from pmflib.fits.starts import StoredCounts, extend_model
 
         path = store.locate(counts) / "pairs"
-        n_levels = load_shape(path)[0].n_levels
+        n_levels = StoredTables(path).table_schema.n_levels
         groups = group_folds(tuple(folds.train), n_levels, config.model.chosen_rank)
         training = load_groups(path, groups)
         with warnings.catch_warnings():
@@ -63,7 +65,8 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
             result = fit_counts(
                 training, config.model.chosen_rank, method=config.start_choice, rng=config.seed
             )
-        result.model.save(folder / "model")
+        known = StoredCounts(path, folds.train)
+        extend_model(result.model, known, load_shape(path)[0]).save(folder / "model")
         summary: dict[str, object] = {
             "method": result.method,
             "rank": result.model.rank,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pmflib.base.errors import ConfigError
 from pmflib.base.hooks import find_offers
+from pmflib.counts.selection import describe_requested
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_run_of
@@ -70,7 +71,13 @@ def run_count(walk: Walk) -> Reference:
     base = None
     if walk.base and not is_changed:
         base = walk.base["dataset"], walk.base["counts"]
-    return count(walk.config, walk.stages["dataset"], walk.address, base)
+    made = count(walk.config, walk.stages["dataset"], walk.address, base)
+    entry = open_store(walk.config).find(made.identity)
+    if entry is not None and (requested := entry.options.get("pairs")) is not None:
+        number = entry.summary["counted_variables"]
+        sentence = describe_requested(load_schema(walk.config), requested, number)
+        walk.facts.note(pairs={"variables": number, "sentence": sentence})
+    return made
 
 
 def run_guards(walk: Walk) -> Reference:
@@ -163,6 +170,13 @@ def run_evaluate(walk: Walk) -> Reference:
     return evaluate(walk.config, stages["dataset"], counts, stages["model"], walk.address)
 
 
+def run_marginals(walk: Walk) -> Reference:
+    """Publish the marginals of the counts that the model was fitted with."""
+    from pmflib_tasks.stages.marginals import publish_marginals
+
+    return publish_marginals(walk.config, walk.find_current("counts"))
+
+
 REFINE = Step("model", run_refine, needs=("dataset", "counts", "start"))
 """Latent classes."""
 
@@ -183,6 +197,7 @@ STEPS = (
     ),
     REFINE,
     Step("scores", run_evaluate, needs=("dataset", "counts", "model")),
+    Step("marginals", run_marginals, needs=("counts",)),
 )
 """The steps of every run."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from pmflib.base.comparison import Comparison
 from pmflib.base.display.progress import report_progress
 from pmflib.base.display.summary import tabulate_comparison
 from pmflib.base.texts import escape_markdown
-from pmflib.counts.groups import load_groups, pick_variables
-from pmflib.counts.pair_counts import PairCounts, load_shape, load_singles
+from pmflib.counts.groups import load_most_answered
+from pmflib.counts.pair_counts import load_shape
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
@@ -22,7 +22,6 @@ from pmflib.fits.ranks.choice import report_ranks
 from pmflib.fits.ranks.sample_fits import MOST_SAMPLES
 from pmflib.fits.ranks.selection import select as select_fit
 from pmflib.fits.ranks.selection import split_for_choice
-from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import scale_blocks
@@ -83,7 +82,7 @@ def select(
             choice = select_fit(
                 fit,
                 split_for_choice(fit, training, validation),
-                partial(_load_counts, path, schema, folds.train),
+                partial(load_most_answered, path, [(fold,) for fold in folds.train], MAX_LEVELS),
                 dependence=config.model.dependence,
                 client=client,
                 budget=config.model.rank_seconds,
@@ -126,12 +125,6 @@ def select(
         ]
     show_markdown("rank-curve", "\n\n".join(parts))
     return entry.reference
-
-
-def _load_counts(path: Path, schema: Schema, folds: Sequence[int]) -> PairCounts:
-    """Load counts by fold; for large tables, only those of the most observed variables."""
-    kept = pick_variables(schema, load_singles(path, folds=folds), MAX_LEVELS)
-    return load_groups(path, [(fold,) for fold in folds], kept)
 
 
 def set_rank(config: PipelineConfig, rank: Reference) -> PipelineConfig:

@@ -14,7 +14,7 @@ from pmflib.base.hashing import mix_hashes
 from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.fits.starts import read_naive_bayes
+from pmflib.fits.starts import StoredCounts, make_naive_bayes_of
 from pmflib.inference.target.rivals import find_fit_obstacle, fit_boosting, fit_logistic_regression
 from pmflib.model import JointPMF
 from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks, scale_blocks
@@ -73,7 +73,12 @@ class SampledRows(NamedTuple):
 
 
 def evaluate_stored_target(
-    client: Client, folds: Folds, counts: PairCounts, model: JointPMF, target: str, seed: int
+    client: Client,
+    folds: Folds,
+    counts: PairCounts | StoredCounts,
+    model: JointPMF,
+    target: str,
+    seed: int,
 ) -> TargetReport:
     """Predict the target of the test samples, and compare with other predictors.
 
@@ -97,7 +102,7 @@ def evaluate_stored_target(
     The report, with the predictors that were left out; it has 0 rows if no test sample has the target.
     """
     schema, position = model.schema, model.schema.position(target)
-    bayes = read_naive_bayes(counts.to_samples(), position)
+    bayes = make_naive_bayes_of(counts, schema, position)
     folds = Folds(*map(scale_blocks, folds))
     variable = schema[position]
     most = min(MAX_TESTED, MAX_CELLS // max(schema.n_variables, variable.cardinality))

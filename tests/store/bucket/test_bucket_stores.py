@@ -5,9 +5,12 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import zarr
+from zarr.storage import ObjectStore
 
 from pmflib.base import StoreError
 from pmflib.store import (
@@ -17,6 +20,9 @@ from pmflib.store import (
     Store,
     append_record,
     check_artefact,
+    consolidate,
+    create_group,
+    create_open_array,
     find_live,
     find_local_path,
     find_record,
@@ -43,6 +49,7 @@ from pmflib.store.bucket import packs
 from pmflib.store.bucket.bucket import Bucket
 from pmflib.store.bucket.caches import UPLOAD_SECONDS, drop_unused
 from pmflib.store.erasures import LOCK
+from pmflib.store.objects.interface import LIST_FILE
 from tests.object_store import forget_cache, read_bucket, replace_packed
 
 VALUES = np.arange(30_000).reshape(-1, 3)
@@ -369,3 +376,31 @@ def test_stay_alone__lock_of_a_process_that_has_ended(address, monkeypatch):
     with stay_alone(there):
         assert there.objects.exists(LOCK)
     assert not there.objects.exists(LOCK)
+
+
+def test_build__groups_for_other_programs_are_objects_of_their_own(address):
+    """Small files are packed with the list of digests, but not those that a reader of Zarr asks for by name."""
+
+    def write_two(folder, work):
+        for name in ("inner", "outer.zarr"):
+            group = create_group(folder / name, {"kind": "test"})
+            array = create_open_array(group, "x", (4, 4), np.float32, ("row", "column"), (2, 2))
+            array[:2] = 1.5
+            consolidate(folder / name)
+        return {}
+
+    there = Store(address)
+    made = build(there, write_two).reference
+    names = {each.name for each in there.objects.list_objects(made.path)}
+    parts = ("zarr.json", "x/zarr.json", "x/c/0/0", "x/c/0/1")
+    assert names == {f"{made.path}/{LIST_FILE}", *(f"{made.path}/outer.zarr/{p}" for p in parts)}
+    assert isinstance(there.objects, Bucket)
+    found: Any = zarr.open_group(
+        ObjectStore(there.objects._store, read_only=True),
+        path=f"{made.path}/outer.zarr",
+        mode="r",
+        use_consolidated=True,
+    )
+    assert np.array_equal(found["x"][:2], np.full((2, 4), 1.5))
+    # through the cache, too
+    assert open_group(there.locate(made) / "outer.zarr").attrs == {"kind": "test"}

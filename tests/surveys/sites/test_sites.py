@@ -63,7 +63,15 @@ def test_run__pools_the_counts_of_all_rows_and_fits_their_pairs(pipeline):
     alone = pmf.fit(training, 2).model
     model = load_model(pipeline.config, stages_of(pipeline)["model"])
     assert np.array_equal(model.factors, alone.factors)
-    assert set(stages_of(pipeline)) == {"dataset", "counts", "quality", "pooled", "model", "scores"}
+    assert set(stages_of(pipeline)) == {
+        "dataset",
+        "counts",
+        "quality",
+        "pooled",
+        "model",
+        "scores",
+        "marginals",
+    }
 
 
 def test_plan__has_the_stages_that_run_and_the_memory_of_all_counts(pipeline):
