@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pmflib.apps import crowd
     from pmflib.apps.estimators import PMFClassifier, PMFImputer
     from pmflib.base import errors as errors
+    from pmflib.base.codes import Codes
     from pmflib.base.display.progress_bars import progress
     from pmflib.base.errors import PmfError
     from pmflib.counts.pair_counts import PairCounts, count_pairs
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pmflib.schema import Schema, Variable
 
 __all__ = [
+    "Codes",
     "FitResult",
     "JointPMF",
     "PMFClassifier",
@@ -52,6 +54,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Codes": "pmflib.base.codes",
     "FitResult": "pmflib.fits.fit_result",
     "JointPMF": "pmflib.model",
     "PMFClassifier": "pmflib.apps.estimators",

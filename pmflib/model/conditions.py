@@ -16,9 +16,10 @@ from pmflib.model.sufficient_statistics import take_logs
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import MISSING, as_text
 
-LevelSet: TypeAlias = str | int | Collection[str] | Collection[int] | Collection[str | int]
+Level: TypeAlias = str | float | bool
+LevelSet: TypeAlias = Level | Collection[Level]
 Given: TypeAlias = Mapping[str | int, LevelSet] | Mapping[str, LevelSet] | Mapping[int, LevelSet]
-"""Mapping from a variable, by name or position, to a label, a code, or a collection of these."""
+"""Mapping from a variable, by name or position, to an answer, or a collection of answers."""
 Conditions: TypeAlias = Mapping[int, tuple[int, ...]]
 """Mapping from the position of a variable to its allowed codes, in ascending order."""
 
@@ -26,18 +27,15 @@ SHOWN = 6
 """Number of levels of a condition that a message names."""
 
 
-def encode_level(variable: Variable, level: str | int) -> int:
-    """Return the code of a level, given as a label or a code.
+def encode_level(variable: Variable, level: object) -> int:
+    """Return the code of a level, given as an answer: a text, a number or a boolean.
 
     Raises
     ------
     SchemaError
         If the variable has no such level.
     """
-    is_code = isinstance(level, int | np.integer)
-    code = int(level) if is_code else find_code(variable, level)
-    if isinstance(level, bool) and (truth := find_code(variable, as_text(level))) >= 0:
-        code = truth
+    code = find_code(variable, level)
     if not 0 <= code < variable.cardinality:
         raise SchemaError(explain_no_level(variable, level))
     return code
@@ -55,18 +53,22 @@ def find_code(variable: Variable, text: object) -> int:
 
 def explain_no_level(variable: Variable, level: object) -> str:
     """Return a message that a variable has no such level: the valid levels, or that the value was declared missing."""
-    text = as_text(level)
+    text, position = as_text(level), ""
     if isinstance(level, str) and variable.encode_value(text) == MISSING:
         return (
             f"variable {variable.name!r} has no level {level!r}: it was declared missing, as "
             f"{name_missing(variable.missing)} are; take it out of its missing codes to make it a level, or leave the "
             "condition out"
         )
+    if isinstance(level, int | np.integer) and 0 <= level < variable.cardinality:
+        position = (
+            f"; a number is an answer: the level at position {level} is {variable.levels[level]!r}"
+        )
     close = list_near(text, variable.levels)
     hint = f"did you mean {close}? Its levels" if close else "levels"
     return (
         f"variable {variable.name!r} has no level {level!r}; {hint} are "
-        f"{abridge_names(variable.levels, 12)}"
+        f"{abridge_names(variable.levels, 12)}{position}"
     )
 
 
@@ -78,7 +80,8 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     schema
         The schema.
     given
-        Level of each variable, or a collection of allowed levels: labels or codes. None means no condition.
+        Level of each variable, or a collection of allowed levels: answers, in the words or numbers of the data. None
+        means no condition.
 
     Raises
     ------

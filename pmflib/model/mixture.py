@@ -18,6 +18,7 @@ from pmflib.base.arrays import (
     sum_blocks,
 )
 from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import (
     NONNEGATIVE,
     Interval,
@@ -183,7 +184,7 @@ class Mixture(Summarised):
 
     def encode(self, table: object, hidden: int | None = None) -> IntArray:
         """Encode a table; an array of codes is returned as it is, after a check of its shape and dtype only."""
-        if isinstance(table, np.ndarray) and not self.schema.holds_answers(table):
+        if self.schema.holds_codes(table):
             self.schema.check_shape(table)
             return table
         return self.schema.encode(
@@ -298,7 +299,7 @@ class Mixture(Summarised):
         Function of the position of a variable and of all rows where it is hidden, int64 in ascending order. It returns
         float64 of shape (n_cells, cardinality), rows sum to 1.
         """
-        posteriors = self.posterior(shown)
+        posteriors = self.posterior(Codes(shown))
         return lambda position, rows: self.predict_hidden(shown[rows], posteriors[rows], position)
 
     def predict_codes(
@@ -320,7 +321,7 @@ class Mixture(Summarised):
         float64 of shape (n_cells,).
         """
         levels = self.schema.offsets[variables] + codes
-        posteriors = self.posterior(shown)
+        posteriors = self.posterior(Codes(shown))
         chances = np.zeros(samples.size)
         for state in range(self.rank):
             chances += posteriors[samples, state] * self.factors[levels, state]
@@ -561,7 +562,7 @@ class Mixture(Summarised):
 
     def sample(
         self, n_rows: int, rng: np.random.Generator | int, *, given: Given | None = None
-    ) -> IntArray:
+    ) -> Codes:
         """Draw samples from the model.
 
         Parameters
@@ -575,7 +576,7 @@ class Mixture(Summarised):
 
         Returns
         -------
-        Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` returns the labels.
+        `Codes` of the schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` returns the labels.
 
         Raises
         ------
@@ -584,7 +585,7 @@ class Mixture(Summarised):
         """
         check(Interval(whole=True), n_rows=n_rows)
         model = self.condition(given) if given else self
-        return model._draw(n_rows, np.random.default_rng(rng))
+        return Codes(model._draw(n_rows, np.random.default_rng(rng)))
 
     def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
         from pmflib.model.sampling import sample_codes

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.codes import Codes
 from pmflib.schema import Schema
 
 
@@ -48,14 +49,14 @@ class Predictor(ABC):
         expected: FloatArray = self.predict_proba(table, variable) @ values
         return expected
 
-    def complete(self, table: object) -> IntArray:
+    def complete(self, table: object) -> Codes:
         """Fill every missing cell with its most probable code given the observed cells of the row, each separately.
 
         Returns
         -------
-        The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
+        `Codes` of shape (n_rows, n_variables), no -1 left; observed cells keep their code.
         """
-        filled: IntArray = self.schema.encode(table).copy()
+        filled = self.schema.encode(table).copy()
         # a copy, because filled cells must not count as observed
         for position, rows, chances in self.predict_gaps(filled.copy()):
             filled[rows, position] = chances.argmax(axis=1)

@@ -8,19 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import IntArray, find_extremes, name_type
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import check_distinct
 from pmflib.base.display.summary import Summarised, Summary
 from pmflib.base.errors import SchemaError
 from pmflib.base.hooks import find_offers
 from pmflib.base.json_files import read_json
 from pmflib.base.texts import abridge_names, suggest, suggest_file
-from pmflib.schema.tables import as_arrow, has_gaps, name_columns
+from pmflib.schema.tables import are_codes, as_arrow, name_columns
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
 
 SHOWN = 6
@@ -48,9 +49,6 @@ class Schema(Summarised):
         Number of decimals of the weights of samples, 0 to 18: the unit of weighted counts, so that those of any two
         partitions can be added. None chooses it when counting. It does not affect comparisons, because codes do not
         depend on it.
-    has_answers
-        Whether arrays hold answers, a column for each variable, as where the schema was inferred from an array. An
-        array of `code_dtype`, as `encode` returns, holds codes in any case.
 
     Raises
     ------
@@ -70,7 +68,6 @@ class Schema(Summarised):
     left_out: tuple[str, ...] = field(default=(), compare=False, repr=False)
     missing: tuple[str, ...] = field(default=DEFAULT_MISSING, compare=False, repr=False)
     weight_decimals: int | None = field(default=None, compare=False, repr=False)
-    has_answers: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -206,7 +203,7 @@ class Schema(Summarised):
 
     @classmethod
     def from_cardinalities(cls, cardinalities: IntArray | Sequence[int]) -> Schema:
-        """Make a schema of unnamed variables: v0, v1, ... with levels "0", "1", ... and values 0, 1, ...
+        """Make a schema of variables v0, v1, ... with levels "0", "1", ... and values 0, 1, ..., -1 missing.
 
         Raises
         ------
@@ -224,12 +221,17 @@ class Schema(Summarised):
                 "levels each variable has"
             )
         sizes = [int(size) for size in given]
-        return cls(
-            tuple(
-                Variable(f"v{n}", tuple(map(str, range(size))), tuple(map(float, range(size))))
-                for n, size in enumerate(sizes)
+        missing = (*DEFAULT_MISSING, str(MISSING))
+        variables = (
+            Variable(
+                f"v{n}",
+                tuple(map(str, range(size))),
+                tuple(map(float, range(size))),
+                missing=missing,
             )
+            for n, size in enumerate(sizes)
         )
+        return cls(tuple(variables), missing=missing)
 
     @classmethod
     def infer(
@@ -271,8 +273,9 @@ class Schema(Summarised):
         if isinstance(table, np.ndarray):
             if split:
                 raise SchemaError(f"split names columns, {list(split)}; pass a table with names")
-            if (found := cls._infer_codes(table)) is not None:
-                return found
+            if isinstance(table, Codes) or are_codes(table):
+                highest = table.max(axis=0, initial=0).astype(np.int64)
+                return cls.from_cardinalities(highest + 1)
         draft = find_offers("drafts").get("tables")
         if draft is None:
             raise SchemaError(
@@ -284,34 +287,16 @@ class Schema(Summarised):
         )
         return inferred
 
-    @classmethod
-    def _infer_codes(cls, table: np.ndarray[Any, Any]) -> Schema | None:
-        """Make the schema of answers that are 0, 1, ... without gaps and so equal their codes; None for others."""
-        if table.ndim == 2 and table.size and np.issubdtype(table.dtype, np.integer):
-            highest = table.max(axis=0).astype(np.int64)
-            gaps = [
-                column for column, high in enumerate(highest) if has_gaps(table[:, column], high)
-            ]
-            if not gaps:
-                return cls.from_cardinalities(np.maximum(highest + 1, 1))
-            if table.dtype in (np.int8, np.int16):
-                raise SchemaError(
-                    f"column {gaps[0]} of the array of {table.dtype}, the type of codes, lacks some of the codes from "
-                    f"0 to {highest[gaps[0]]}; of answers give array.astype(int), of codes also a schema, "
-                    "pmflib.Schema.from_cardinalities([...])"
-                )
-        return None
-
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
-    ) -> IntArray:
+    ) -> Codes:
         """Encode a table in memory; columns that are not variables are ignored.
 
         Parameters
         ----------
         table
-            Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an integer array of shape
-            (n_rows, n_variables), which is validated and returned; or an array of answers, if `has_answers`.
+            Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an array of answers of
+            shape (n_rows, n_variables), in the order of the variables; or `Codes`, which are checked.
         optional
             Variables whose column may be absent, in which case they are missing in every row.
         hidden
@@ -319,20 +304,23 @@ class Schema(Summarised):
 
         Returns
         -------
-        ``code_dtype`` of shape (n_rows, n_variables); -1 is missing.
+        `Codes` of `code_dtype` and shape (n_rows, n_variables); -1 is missing.
 
         Raises
         ------
         SchemaError
             If a column is absent, a value is not a level of its variable, or a code is out of range.
         """
-        if isinstance(table, np.ndarray) and self.holds_answers(table):
-            table = name_columns(table)
-        if isinstance(table, np.ndarray):
+        if self.holds_codes(table):
             if hidden is not None and table.ndim == 2 and table.shape[1] == self.n_variables:
                 table = table.copy()
                 table[:, self.position(hidden)] = MISSING
-            return self.check_codes(table)
+            return Codes(self.check_codes(table))
+        hint = ""
+        if isinstance(table, np.ndarray):
+            self._check_shape(table)
+            table = name_columns(table, self.names)
+            hint = "; an array holds answers: pass codes as pmflib.Codes(array)"
         columns = as_arrow(table, {*self.columns, *self.names})
         for name in (*optional, *(() if hidden is None else (hidden,))):
             self.position(name)
@@ -361,14 +349,27 @@ class Schema(Summarised):
                     f"row {row}, column {name!r}: {value!r} "
                     f"{'is not UTF-8' if column[row] == UNDECODABLE else 'is no level'}; "
                     f"{variable.list_known()}, missing is {abridge_names(variable.missing)} "
-                    f"({bad.size} such rows){suggest(value, variable.levels)}"
+                    f"({bad.size} such rows){suggest(value, variable.levels)}{hint}"
                 )
             codes[:, index] = column
-        return codes
+        return Codes(codes)
 
-    def holds_answers(self, table: np.ndarray[Any, Any]) -> bool:
-        """Return whether an array holds answers rather than codes."""
-        return self.has_answers and table.dtype != self.code_dtype
+    def holds_codes(self, table: object) -> TypeGuard[IntArray]:
+        """Return whether a table is an array of codes, or of integers that equal their codes."""
+        if isinstance(table, Codes):
+            return True
+        is_array = isinstance(table, np.ndarray) and np.issubdtype(table.dtype, np.integer)
+        return is_array and self._has_codes_as_levels
+
+    @cached_property
+    def _has_codes_as_levels(self) -> bool:
+        """Whether the levels of all variables are 0, 1, ..., and -1 is missing."""
+        return all(
+            variable.edges is None
+            and str(MISSING) in variable.missing
+            and variable.levels == tuple(map(str, range(variable.cardinality)))
+            for variable in self.variables
+        )
 
     def _suggest_column(self, variable: Variable, columns: pa.Table) -> str:
         """Return a suggestion if a column of the table may be the variable under another name."""
@@ -413,19 +414,22 @@ class Schema(Summarised):
             raise SchemaError(
                 f"codes is {name_type(codes)}; pass an array of integers, such as schema.encode(table) gives"
             )
-        if codes.ndim != 2 or codes.shape[1] != self.n_variables:
-            single = (
-                "; a single row is codes[None, :]" if codes.shape == (self.n_variables,) else ""
-            )
-            raise SchemaError(
-                f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables}){single}"
-            )
+        self._check_shape(codes)
         if not np.issubdtype(codes.dtype, np.integer):
             remedy = "if it holds labels, give a table with named columns instead"
             if np.issubdtype(codes.dtype, np.floating):
                 remedy = "of floats with NaN: np.where(np.isnan(codes), -1, codes).astype(int)"
             raise SchemaError(
                 f"codes has dtype {codes.dtype}; codes are integers, -1 where missing; {remedy}"
+            )
+
+    def _check_shape(self, codes: np.ndarray[Any, Any]) -> None:
+        if codes.ndim != 2 or codes.shape[1] != self.n_variables:
+            single = (
+                "; a single row is codes[None, :]" if codes.shape == (self.n_variables,) else ""
+            )
+            raise SchemaError(
+                f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables}){single}"
             )
 
     def decode(self, codes: IntArray) -> pa.Table:
@@ -445,7 +449,6 @@ class Schema(Summarised):
         return {
             "format": "pmf-schema-1",
             "variables": [variable.to_json() for variable in self.variables],
-            **({"has_answers": True} if self.has_answers else {}),
         }
 
     @classmethod
@@ -476,8 +479,7 @@ class Schema(Summarised):
                 f"weight_decimals is {decimals!r}; pass a whole number from 0 to 18, or remove it"
             )
         variables = (Variable.from_json(each, tuple(missing)) for each in data["variables"])
-        has_answers = data.get("has_answers") is True
-        return cls(tuple(variables), tuple(left_out), tuple(missing), decimals, has_answers)
+        return cls(tuple(variables), tuple(left_out), tuple(missing), decimals)
 
     def save(
         self,

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pmflib.apps.estimators.user_tables import LevelValues, UserTable
 from pmflib.base.arrays import IntArray, check_row_order
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.errors import PmfError, SchemaError, SchemaWarning, StoreError
 from pmflib.base.texts import abridge_names, list_some
@@ -220,7 +221,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         """Fit latent classes, of the given rank or that of the parameters."""
         open_dependence: Literal["auto", "none"] = "auto" if self.rank == "auto" else "none"
         return fit_em(
-            codes,
+            Codes(codes),
             weight=sample_weight,
             rank=self.rank if rank is None else rank,
             schema=schema,

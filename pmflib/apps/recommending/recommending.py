@@ -20,6 +20,7 @@ from pmflib.answering.question import Question, bind_question, parse_question
 from pmflib.apps.recommending.item_regression import ItemRegression, regress_items
 from pmflib.apps.recommending.options import Recommendations
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray, check_model_type, sum_blocks
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import OneOf, check, check_schemas
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
 from pmflib.base.texts import abridge_names
@@ -188,7 +189,7 @@ class Recommender:
 
     def _find_posteriors(self, codes: IntArray) -> FloatArray | None:
         uses_states = self._is_mixture and self._regression is None
-        return self.model.posterior(codes) if uses_states else None
+        return self.model.posterior(Codes(codes)) if uses_states else None
 
     def _value(self, codes: IntArray, posteriors: FloatArray | None) -> FloatArray:
         """Compute the value of each candidate for each sample, given its other answers."""
@@ -213,7 +214,7 @@ class Recommender:
             wanted &= codes[:, self._items] == self._absent[self._items]
         for column in np.flatnonzero(wanted.any(axis=0)).tolist():
             rows = np.flatnonzero(wanted[:, column])
-            chances = self.model.predict_proba(codes[rows], int(self._items[column]))
+            chances = self.model.predict_proba(Codes(codes[rows]), int(self._items[column]))
             self._fill(out, rows, column, chances)
         return out
 

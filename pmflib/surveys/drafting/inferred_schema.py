@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.base.errors import SchemaError, SchemaWarning
 from pmflib.base.texts import list_some
-from pmflib.schema import Schema
+from pmflib.schema import MISSING, Schema
 from pmflib.schema.tables import as_arrow, name_columns
 from pmflib.surveys.drafting.inference import Proposal
 from pmflib.surveys.drafting.table_draft import propose_variables
@@ -64,9 +64,11 @@ def infer_schema(
 
 def _infer_answers(table: np.ndarray[Any, Any], max_levels: int, bins: int) -> Schema:
     """Infer the schema of an array of answers, all of whose columns are variables."""
+    # integers have no other sign of a gap
+    missing = ("", str(MISSING)) if np.issubdtype(table.dtype, np.integer) else ("",)
     proposals = propose_variables(
         name_columns(table),
-        missing=("",),
+        missing=missing,
         max_levels=max_levels,
         bins=bins,
         finds_codes=False,
@@ -76,7 +78,7 @@ def _infer_answers(table: np.ndarray[Any, Any], max_levels: int, bins: int) -> S
         if each.variable is None:
             raise SchemaError(f"column {name[1:]} of the array is {each.note}")
     kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
-    return Schema(kept, missing=("",), has_answers=True)
+    return Schema(kept, missing=missing)
 
 
 def _list_doubts(
