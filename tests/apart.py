@@ -28,7 +28,7 @@ from pathlib import Path
 
 import grimp
 
-from pmflib.base import FOLDER_VARIABLE, find_folder
+from pmflib.base import FOLDER_VARIABLE, find_folder, find_offers
 from pmflib.features import FEATURES
 from tests.choose_tests import Imports, choose, read_seconds
 
@@ -56,7 +56,9 @@ PAGES = {
     "three_steps": ("three-steps",),
 }
 """Pages of a feature whose name is not that of the feature."""
-TEST_SECONDS = 5.0
+ASKED_HOOK = re.compile(r'find_(?:offers|entry)\(\s*"(\w+)"')
+"""A call that asks for what features offer under a hook."""
+TEST_SECONDS = 20.0
 """Of tests, one after another, beside each feature that is deleted."""
 PROCESSES = 2
 """Features that are deleted at once, each in its own copy; and processes of the core's tests."""
@@ -465,7 +467,9 @@ def examine(
             found.contracts = "contracts of imports: " + _take_last(linted.stdout + linted.stderr)
         is_all = title == EVERYTHING
         if seconds:
-            files = list_core_tests(folder) if is_all else _choose_tests(folder, left, seconds)
+            files = (
+                list_core_tests(folder) if is_all else _choose_tests(folder, gone, left, seconds)
+            )
             needs = list_needs()
             kept = [each for each in files if not needs.get(each, set()) & {*gone}]
             found.n_left_out = len(files) - len(kept)
@@ -508,14 +512,22 @@ def list_core_tests(folder: Path) -> list[str]:
     return [path.as_posix() for path in named if path.parts[1] not in (*WINGS, *OF_THE_WHOLE)]
 
 
-def _choose_tests(folder: Path, left: Collection[Arrow], seconds: float) -> list[str]:
-    """Test files nearest to what named the feature, to the tables that lost a line, and to the hooks."""
+def _choose_tests(
+    folder: Path, gone: Collection[str], left: Collection[Arrow], seconds: float
+) -> list[str]:
+    """Test files nearest to what named the features or asks for what they offer, and to the tables of features."""
     imports = Imports(folder)
     changed = {"pmflib/features.py", "pmflib/__init__.py", "pmflib/base/hooks.py"}
     for arrow in left:
         path = imports.paths.get(arrow.module)
         if path is not None:
             changed.add(path.relative_to(folder).as_posix())
+    tops = (folder / top for top in ("pmflib", "tasks", "flows"))
+    for module in chain.from_iterable(top.rglob("*.py") for top in tops):
+        hooks = ASKED_HOOK.findall(module.read_text())
+        places = chain.from_iterable(find_offers(hook).places.values() for hook in hooks)
+        if any(place.startswith(f"{feature}.") for place in places for feature in gone):
+            changed.add(module.relative_to(folder).as_posix())
     return choose(imports, sorted(changed), read_seconds(ROOT), seconds)[0]
 
 

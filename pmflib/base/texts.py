@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 MAX_NAMES = 10_000
@@ -39,26 +39,41 @@ def list_near(name: object, known: Iterable[str], n_most: int = 3) -> list[str]:
 
 
 def fold_text(text: str) -> str:
-    """Normalise text: strip blanks, fold case, and compose Unicode.
+    """Normalise text: fold case and blanks, compose Unicode, and remove characters of no width.
 
     Examples
     --------
-    >>> fold_text(" Chie\u0301n ") == fold_text("CHI\u00c9N")
+    >>> fold_text(" Chie\u0301n ") == fold_text("CHI\u00c9N\u200b")
+    True
+    >>> fold_text("New\u00a0York") == fold_text("new york")
     True
     """
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.strip()).casefold())
+    if not text.isascii():
+        # the second composition is of what folding case has taken apart
+        text = unicodedata.normalize("NFC", text.translate(_WITHOUT_WIDTH))
+        return " ".join(unicodedata.normalize("NFC", text.casefold()).split())
+    return " ".join(text.casefold().split())
 
 
-def unify_texts(texts: Iterable[str]) -> dict[str, str]:
-    """Map each text to the first one that differs from it only in case or Unicode composition.
+_WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))
+"""Blanks of no width and soft hyphens; joiners, which are letters of some scripts, are kept."""
+
+
+def unify_texts(texts: Iterable[str], counts: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Map each text to the most frequent one that `fold_text` does not tell from it, of equal ones the first.
 
     Examples
     --------
-    >>> unify_texts(["Dog", "dog", "cat"])
-    {'Dog': 'Dog', 'dog': 'Dog', 'cat': 'cat'}
+    >>> unify_texts(["Dog", "dog", "cat"], {"Dog": 1, "dog": 9})
+    {'Dog': 'dog', 'dog': 'dog', 'cat': 'cat'}
     """
-    first: dict[str, str] = {}
-    return {text: first.setdefault(fold_text(text), text) for text in texts}
+    times, kept = counts or {}, dict[str, str]()
+    texts = list(texts)
+    for text in texts:
+        best = kept.setdefault(fold_text(text), text)
+        if times.get(text, 0) > times.get(best, 0):
+            kept[fold_text(text)] = text
+    return {text: kept[fold_text(text)] for text in texts}
 
 
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:

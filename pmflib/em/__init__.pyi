@@ -3,9 +3,12 @@
 from pmflib.em.block_source import MAX_BLOCKS as MAX_BLOCKS
 from pmflib.em.block_source import BlocksInMemory as BlocksInMemory
 from pmflib.em.block_source import BlockSource as BlockSource
+from pmflib.em.block_source import ScoreUnder as ScoreUnder
 from pmflib.em.block_source import iterate_distinct as iterate_distinct
 from pmflib.em.blocks import ScoreRows as ScoreRows
 from pmflib.em.blocks import merge_duplicates as merge_duplicates
+from pmflib.em.blocks import score_rows as score_rows
+from pmflib.em.blocks import score_under_classes as score_under_classes
 from pmflib.em.checkpoint import Checkpoint as Checkpoint
 from pmflib.em.checkpoint import digest_fit as digest_fit
 from pmflib.em.conditional import ConditionalObjective as ConditionalObjective
@@ -28,6 +31,8 @@ from pmflib.em.memory import PassMemory as PassMemory
 from pmflib.em.memory import choose_tasks as choose_tasks
 from pmflib.em.memory import plan_em as plan_em
 from pmflib.em.memory import plan_pass as plan_pass
+from pmflib.em.side_by_side import RunStates as RunStates
+from pmflib.em.side_by_side import SideBySide as SideBySide
 from pmflib.em.stored_blocks import StoredBlocks as StoredBlocks
 from pmflib.em.stored_samples import StoredSamples as StoredSamples
 from pmflib.em.stored_samples import find_effective as find_effective

@@ -152,6 +152,10 @@ class Family(ABC, Generic[P, T]):
         """Return the size of the statistics in bytes if they are large, and 0 otherwise."""
         return 0
 
+    def is_plain(self, state: State[P]) -> bool:
+        """Return whether the next pass is a single map of `add` over the blocks, as by default."""
+        return True
+
     def start(self, source: BlockSource, state: State[P]) -> Callable[[], T]:
         """Start a pass over a source of blocks and return a function that waits for its statistics."""
         return source.start(

@@ -29,13 +29,16 @@ from pmflib.fits.fit_specifications import Options as Options
 from pmflib.fits.fit_specifications import limit_patience as limit_patience
 from pmflib.fits.fit_statistics import Criteria as Criteria
 from pmflib.fits.fit_statistics import HeldOutScore as HeldOutScore
+from pmflib.fits.fit_statistics import RungFit as RungFit
 from pmflib.fits.fit_statistics import describe_likelihood as describe_likelihood
+from pmflib.fits.fit_statistics import tabulate_ladder as tabulate_ladder
 from pmflib.fits.fit_statistics import tabulate_statistics as tabulate_statistics
 from pmflib.fits.from_counts import Loss as Loss
 from pmflib.fits.from_counts import fit as fit
 from pmflib.fits.from_counts import fit_triples as fit_triples
 from pmflib.fits.from_samples import distil as distil
 from pmflib.fits.from_samples import fit_em as fit_em
+from pmflib.fits.from_samples import make_stack as make_stack
 from pmflib.fits.from_samples import plan_fit_em as plan_fit_em
 from pmflib.fits.kinds import FitKind as FitKind
 from pmflib.fits.kinds import choose_kinds as choose_kinds
@@ -69,6 +72,10 @@ from pmflib.fits.ranks.sample_fits import fit_samples as fit_samples
 from pmflib.fits.ranks.sample_fits import split_samples as split_samples
 from pmflib.fits.ranks.selection import select as select
 from pmflib.fits.ranks.selection import split_for_choice as split_for_choice
+from pmflib.fits.stack.ladder import EFFORTS as EFFORTS
+from pmflib.fits.stack.ladder import LadderSizes as LadderSizes
+from pmflib.fits.stack.ladder import Rung as Rung
+from pmflib.fits.stack.ladder import RungStart as RungStart
 from pmflib.fits.starts import PreparedStart as PreparedStart
 from pmflib.fits.starts import Starts as Starts
 from pmflib.fits.starts import StoredCounts as StoredCounts

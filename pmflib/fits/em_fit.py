@@ -90,6 +90,14 @@ class Passes(NamedTuple):
     on_pass: OnPass | None = None
 
 
+def find_on_pass(passes: Passes) -> OnPass | None:
+    """Return the callback after each pass: the given one, or the progress listener of this thread."""
+    report = find_report()
+    if passes.on_pass is not None or report is None:
+        return passes.on_pass
+    return PassReporter(report, passes.max_passes)
+
+
 class PassOptions(TypedDict, total=False):
     """Fields of `Passes` as keyword arguments of a fit."""
 
@@ -394,10 +402,7 @@ class EMFit:
     @property
     def on_pass(self) -> OnPass | None:
         """Return the callback after each pass: the given one, or the progress listener of this thread."""
-        report, max_passes = find_report(), self.passes.max_passes
-        if self.passes.on_pass is not None or report is None:
-            return self.passes.on_pass
-        return PassReporter(report, max_passes)
+        return find_on_pass(self.passes)
 
     @property
     def limits(self) -> Limits:

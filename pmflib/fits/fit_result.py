@@ -12,7 +12,7 @@ from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import Summarised, Summary, SummaryTable
 from pmflib.base.errors import ConvergenceWarning, PmfError
 from pmflib.counts.pair_counts import PairCounts
-from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore
+from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore, RungFit, tabulate_ladder
 from pmflib.model import JointPMF
 from pmflib.model.identification import describe_undetermined
 
@@ -102,6 +102,8 @@ class FitResult(Summarised):
         averages, fits with many parameters, `pmflib.families.fit_traits`, and large stored samples.
     trial
         Model fitted before without the held-out fold, which chose the options; None if all choices were given.
+    ladder
+        Rungs of a stack with their weights; empty for other fits.
     """
 
     model: JointPMF
@@ -120,6 +122,7 @@ class FitResult(Summarised):
     stopped_early: bool = False
     residuals: Residuals | None = None
     trial: JointPMF | None = None
+    ladder: tuple[RungFit, ...] = ()
 
     def __repr__(self) -> str:
         """One-line representation with method, fit and notes."""
@@ -163,6 +166,8 @@ class FitResult(Summarised):
                 facts.append(("loss, first and last", " and ".join(map(decimal, ends))))
         if self.held_out_score is not None:
             facts.append(("held out", self.held_out_score.describe()))
+        if self.ladder:
+            tables.insert(0, tabulate_ladder(self.ladder))
         if self.residuals is not None:
             facts.append(("within states", self.residuals.describe()))
             tables.append(self.residuals.tabulate())
@@ -337,7 +342,7 @@ def summarise_fit(result: FitResult) -> dict[str, object]:
         "rank": result.model.rank,
         **result.model.summarise_kind(),
         **{name: result.model.origin[name] for name in _NAMED if name in result.model.origin},
-        "passes": len(result.loss_history),
+        "passes": len(result.loss_history) or result.best_pass,
         "best_pass": result.best_pass,
         "converged": result.converged,
         "stopped_early": result.stopped_early,
@@ -350,4 +355,5 @@ def summarise_fit(result: FitResult) -> dict[str, object]:
         "held_out_per_row": list(result.held_out),
         "notes": list(result.notes),
         "comparisons": [each.to_json() for each in result.comparisons],
+        "ladder": [each.to_json() for each in result.ladder],
     }

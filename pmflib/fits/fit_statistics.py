@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -213,3 +213,48 @@ class HeldOutScore(JsonRecord):
         if self.n_trials == 1:
             return f"{text}, under the fit that was made without them"
         return f"{text}, under {self.n_trials} fits without them" if self.n_trials else text
+
+
+@dataclass(frozen=True)
+class RungFit(JsonRecord):
+    """A rung of the ladder of a stack.
+
+    Parameters
+    ----------
+    name, kind
+        Name in tables, and kind of its models.
+    states, members
+        Number of latent states of each model, and number of models.
+    passes
+        Number of passes over the samples.
+    held_out
+        Held-out log-likelihood per sample of the rung alone, nats.
+    weight
+        Weight in the mixture.
+    number
+        Number among the models of the same kind and number of states, from 0.
+    """
+
+    name: str
+    kind: str
+    states: int
+    members: int
+    passes: int
+    held_out: float
+    weight: float
+    number: int = 0
+
+
+def tabulate_ladder(ladder: Sequence[RungFit]) -> SummaryTable:
+    """Return the table of the rungs of a stack."""
+    rows = [
+        (
+            each.name,
+            decimal(each.weight, 2),
+            decimal(each.held_out, 6),
+            format_count(each.passes),
+        )
+        for each in ladder
+    ]
+    columns = ("rung", ">weight", ">held out, nats per row", ">passes")
+    return SummaryTable("Models of the mixture", columns, rows, len(rows))

@@ -24,11 +24,13 @@ from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples, find_effective
-from pmflib.fits.em_fit import EMFit, Passes, PassOptions
+from pmflib.fits.em_fit import EMFit, Passes, PassOptions, find_on_pass
 from pmflib.fits.fit_result import FitResult, warn_if_stopped
 from pmflib.fits.fit_specifications import Options
 from pmflib.fits.kinds import FitKind, choose_kinds, find_kind, is_forced
 from pmflib.fits.ranks.selection import select, split_for_choice
+from pmflib.fits.stack.fit import DEFAULT_PASSES, StackFit
+from pmflib.fits.stack.ladder import EFFORTS, PSEUDO_COUNT, Effort
 from pmflib.fits.starts import PreparedStart, StoredCounts, load_counts
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -56,11 +58,16 @@ def fit_em(
     members: int = 1,
     target: str | int | None = None,
     dependence: Literal["auto", "none", "tree"] | None = None,
+    effort: Effort = "normal",
     weight: object | None = None,
     rng: np.random.Generator | int = 0,
     **passes: Unpack[PassOptions],
 ) -> FitResult:
-    """Fit a latent class model by EM to samples, in memory or in a store, or refine a given model.
+    """Fit a stack of models by EM to samples, in memory or in a store; or latent classes of a rank; or refine a model.
+
+    Without a rank and a model, the rungs of a ladder are fitted side by side: one state, forests, and averages of
+    latent classes, with growing numbers of states. Their weights are those that make held-out samples likeliest, and
+    the result is one mixture of all states. It answers best; for classes to read, pass their number.
 
     "auto" means that held-out samples choose. These are ``validation``, or otherwise a fifth of the samples in memory,
     after which all samples are fitted with the chosen options. Among candidates within one standard error of the best,
@@ -73,10 +80,11 @@ def fit_em(
         A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
     model
         Model to refine; give either a model or a rank. Without held-out samples it is refined until the objective
-        converges. A model with forests keeps its options, and its forests are re-estimated periodically.
+        converges. A model with forests keeps its options, and its forests are re-estimated periodically. A stack has a
+        few more passes with its forests as they are, and new weights from held-out samples.
     rank
-        Number of latent states, if no model is given. "auto" doubles it until held-out samples have twice not become
-        more likely, then fills in the ranks below the best.
+        Number of latent states, if no model is given; None for a stack. "auto" doubles it until held-out samples have
+        twice not become more likely, then fills in the ranks below the best.
     schema
         Variables, if neither a model nor stored samples are given. None infers them from the samples.
     validation
@@ -99,6 +107,10 @@ def fit_em(
         assumes independence, and "auto" takes forests where they make held-out samples more likely by more than two
         standard errors. With rank "auto" both are chosen together. None is "auto" with rank "auto" and no target, where
         one to three traits are compared as well; else None is "none".
+    effort
+        Length of the ladder of a stack: "quick" has averages of 4 models, up to 100 states each, "normal" of 10, up to
+        400, and "thorough" of 20, up to 1,000. A rung is left out where it would have less than three observed cells
+        per parameter or take too long, and the ladder ends where a step gains no more than its error.
     weight
         Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.surveys.SurveyDesign`, whose
         sampling
@@ -117,7 +129,7 @@ def fit_em(
     Raises
     ------
     PmfError
-        If neither or both of model and rank are given, the model is an average, there are no samples in memory, a
+        If both model and rank are given, the model is an average or a stack, there are no samples in memory, a
         prepared start is given for samples in memory, an option is out of range, or the checkpoint belongs to another
         fit; if a weight is not a finite number above 0, or weights are given for stored samples or with ``validation``.
     SchemaError
@@ -134,7 +146,7 @@ def fit_em(
     """
     steps = Passes(**passes)
     method, counts, start_model = start if isinstance(start, PreparedStart) else (start, None, None)
-    _check_options(model, rank, method, members, steps.max_passes, dependence)
+    _check_options(model, rank, method, members, steps.max_passes, dependence, effort)
     # checked here, because the runs of choices have limits of their own
     Limits(*steps[:3]).check()
     _check_samples(samples, schema, start)
@@ -149,6 +161,18 @@ def fit_em(
         check_row_order(samples, weight=weight)
         training = weigh_samples(training, weight, variables.weight_decimals)
     position = None if target is None else variables.position(target)
+    is_resumed = model is not None and "stack" in model.origin
+    if is_resumed or (rank is None and model is None and start_model is None):
+        # stored samples have the stack of the same rows in memory
+        stack = make_stack(
+            variables, effort, dependence, pseudo_count, _read_seed(rng, is_stored=True), steps
+        )
+        stack = replace(stack, on_pass=find_on_pass(steps), target=position)
+        if is_resumed:
+            assert model is not None
+            stack = replace(stack, pseudo_count=model.origin.pseudo_count or PSEUDO_COUNT)
+            return _note_weights(stack.resume(model, training, validation), training)
+        return _note_weights(stack.fit(training, validation), training)
 
     def make_fit(rank: int) -> EMFit:
         # independent variables have a unique fit
@@ -194,6 +218,26 @@ def fit_em(
             notes=(*chosen.reasons, *result.notes),
         )
     return _note_weights(result, training)
+
+
+def make_stack(
+    schema: Schema,
+    effort: str,
+    dependence: str | None = None,
+    pseudo_count: float | Literal["auto"] = "auto",
+    seed: int = 0,
+    passes: Passes = DEFAULT_PASSES,
+) -> StackFit:
+    """Make the fit of a stack from the options of `fit_em`."""
+    return StackFit(
+        schema,
+        EFFORTS[effort],
+        choose_kinds("auto" if dependence is None else dependence),
+        not is_forced(dependence),
+        PSEUDO_COUNT if pseudo_count == "auto" else pseudo_count,
+        seed,
+        passes,
+    )
 
 
 def _load_folds(training: StoredSamples, counts: PairCounts | StoredCounts | None) -> PairCounts:
@@ -300,12 +344,13 @@ def distil(
 
 def plan_fit_em(
     samples: StoredSamples,
-    rank: int,
+    rank: int | None,
     *,
     start: str = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
-    dependence: str = "none",
+    dependence: str | None = "none",
+    effort: Effort = "normal",
     n_threads: int = 1,
 ) -> MemoryPlan:
     """Plan the memory of `fit_em` on a worker of stored samples and in this process, without the samples.
@@ -314,11 +359,19 @@ def plan_fit_em(
     ----------
     samples
         Training samples, with their client.
-    rank, start, pseudo_count, members, dependence
+    rank, start, pseudo_count, members, dependence, effort
         As for `fit_em`; "tree" also stands for a model with forests as start.
     n_threads
         Number of threads of the worker.
     """
+    if rank is None:
+        fit = make_stack(samples.schema, effort, dependence)
+        return fit.plan(
+            samples.n_rows,
+            samples.n_observed,
+            n_threads,
+            lambda n_states: samples.plan_pass(n_states).n_waiting,
+        )
     options = Options.make(start, pseudo_count, members, rank)
     n_models = options.count_models(samples.n_observed, rank)
     n_waiting = samples.plan_pass(rank, n_models).n_waiting
@@ -347,10 +400,10 @@ def check_can_start(model: JointPMF) -> None:
     PmfError
         If the model is an average.
     """
-    if model.origin.final:
+    if model.origin.final and "stack" not in model.origin:
         raise PmfError(
-            f"model is final, an average of {model.origin.average} fits, which EM would take apart; pass a rank, "
-            "or fit a model to samples drawn from it"
+            f"model is final, a mixture of {model.origin.average or 'several'} fits, which EM would take apart; pass "
+            "a rank, or fit a model to samples drawn from it"
         )
 
 
@@ -361,18 +414,23 @@ def _check_options(
     members: int,
     max_passes: int,
     dependence: str | None,
+    effort: str,
 ) -> None:
     """Check options and their combinations."""
+    check(OneOf(tuple(EFFORTS)), effort=effort)
     check(at_least(1, whole=True, also=(None, "auto")), RankError, rank=rank)
     if model is not None:
         check_model_type("model", model, JointPMF)
     check(at_least(1, whole=True), members=members)
     check(Interval(whole=True), max_passes=max_passes)
-    if (model is None) == (rank is None):
+    if model is not None and rank is not None:
         raise PmfError(
-            f"model is {'absent' if model is None else 'given'} and rank is {rank}; pass one of the two, as "
-            "fit_em(samples, rank=8) or fit_em(samples, model)"
+            f"model is given and rank is {rank}; pass one of the two, as fit_em(samples, rank=8) or "
+            "fit_em(samples, model), or neither for a stack"
         )
+    if model is None and rank is None and (members > 1 or start != "auto"):
+        given = f"members is {members}" if members > 1 else f"start is {start!r}"
+        raise PmfError(f"{given} without a rank; pass a rank, or leave it to the ladder of a stack")
     if model is not None:
         check_can_start(model)
         if members > 1:

@@ -42,6 +42,13 @@ class FitKind:
     plan
         Plans the memory of `extend` on stored samples: called with the offsets of the variables, rank, threads of a
         worker, members, and ``n_waiting`` of a pass.
+    offer
+        Returns the rungs of a ladder that are of this kind: called with `pmflib.fits.stack.ladder.LadderSizes` and a
+        pseudo-count. None offers none.
+    rung
+        Makes a rung of this kind, of a given step, rank, number of members, pseudo-count and number.
+    mix
+        Joins models of this kind and latent classes into one mixture, as `pmflib.fits.stack.ladder.mix_models` does.
     """
 
     name: str
@@ -53,6 +60,9 @@ class FitKind:
     fit: Callable[..., FitResult] | None = None
     refine: Callable[..., FitResult] | None = None
     plan: Callable[..., MemoryPlan] | None = None
+    offer: Callable[..., list[Any]] | None = None
+    rung: Callable[..., Any] | None = None
+    mix: Callable[..., Any] | None = None
 
 
 def find_kind(name: str) -> FitKind | None:

@@ -6,6 +6,7 @@ from pmflib.model.associations import measure_associations as measure_associatio
 from pmflib.model.associations import measure_in_counts as measure_in_counts
 from pmflib.model.conditions import Conditions as Conditions
 from pmflib.model.conditions import Given as Given
+from pmflib.model.conditions import condition_states as condition_states
 from pmflib.model.conditions import describe_conditions as describe_conditions
 from pmflib.model.conditions import encode_conditions as encode_conditions
 from pmflib.model.conditions import explain_no_level as explain_no_level

@@ -52,8 +52,8 @@ from pmflib.model.sufficient_statistics import take_logs
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
 
-BATCH_ROWS = 65_536
-"""Number of rows processed at a time, so that memory does not grow with the table."""
+BATCH_ROWS, BATCH_ENTRIES = 65_536, 1 << 25
+"""Most rows, and most of their posteriors, processed at a time, so that memory does not grow with the table."""
 
 Arrays: TypeAlias = dict[str, tuple[Any, tuple[str, ...]]]
 """Mapping from the name of an array to the array and the names of its dimensions."""
@@ -150,12 +150,17 @@ class Mixture(Summarised):
         """Return the conditional PMF of a variable given the latent state, (cardinality, rank); columns sum to 1."""
         return self.factors[self.schema.rows_of(variable)]
 
+    def _count_batch(self) -> int:
+        """Return the number of rows processed at a time."""
+        return max(1, min(BATCH_ROWS, BATCH_ENTRIES // self.rank))
+
     def _iterate_blocks(
         self, codes: IntArray, hidden: int | None = None
     ) -> Iterator[tuple[slice, DenseBlock]]:
         """Yield the rows in batches, each validated while it is in cache; one variable may be hidden."""
-        for start in range(0, len(codes), BATCH_ROWS):
-            rows = slice(start, min(start + BATCH_ROWS, len(codes)))
+        n_batch = self._count_batch()
+        for start in range(0, len(codes), n_batch):
+            rows = slice(start, min(start + n_batch, len(codes)))
             part = codes[rows]
             if hidden is not None:
                 part = part.copy()
@@ -250,7 +255,7 @@ class Mixture(Summarised):
         factor = self.factor(position)
         codes = self.encode(table, position)
         probabilities = np.empty((len(codes), len(factor)))
-        n_batch = min(len(codes), BATCH_ROWS)
+        n_batch = min(len(codes), self._count_batch())
         posteriors, log_probs = np.empty((n_batch, self.rank)), np.empty(n_batch)
         for rows, block in self._iterate_blocks(codes, position):
             self.score_block(block, log_probs[: block.n_rows], posteriors[: block.n_rows])

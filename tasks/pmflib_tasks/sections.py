@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import DIGITS, SummaryTable, format_value, tabulate_comparison
-from pmflib.fits.fit_statistics import HeldOutScore, describe_likelihood, tabulate_statistics
+from pmflib.fits.fit_statistics import (
+    HeldOutScore,
+    RungFit,
+    describe_likelihood,
+    tabulate_ladder,
+    tabulate_statistics,
+)
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.facts import RunFacts
@@ -228,6 +234,8 @@ def describe_model(facts: RunFacts) -> Iterator[Section]:
         described.append(("note", OF_WEIGHTED))
     title = name_model("New model", facts.name_model("new"))
     yield Section.of_values("model", title, ("what", "value"), described)
+    if ladder := model.get("ladder"):
+        yield Section("model", tabulate_ladder([RungFit.from_json(each) for each in ladder]))
     if fit:
         yield Section("model", tabulate_statistics(fit))
     for chosen in (rank, model):

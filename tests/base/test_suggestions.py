@@ -65,7 +65,7 @@ MISTAKES = [
     (lambda at: pmf.fit_em(at.codes, pmf.fit(at.counts, 2, method="spa")), "model"),
     (lambda at: pmf.fit_em(at.counts, rank=2), "samples"),
     (lambda at: pmf.fit_em(at.codes, rank=2.5), "rank"),
-    (lambda at: pmf.fit_em(at.codes), "rank"),
+    (lambda at: pmf.fit_em(at.codes, effort="norml"), "normal"),
     (lambda at: pmf.fit_em(at.codes, rank=2, schema=[2, 3]), "from_cardinalities"),
     (lambda at: pmf.fit_em(at.codes, rank=2, pseudo_count="no"), "pseudo_count"),
     (lambda at: pmf.fits.distil(2, 2), "average"),

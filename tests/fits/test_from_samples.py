@@ -82,7 +82,7 @@ NO_ROWS: dict[str, Any] = {"rank": 1, "schema": pmf.Schema.from_cardinalities([2
 @pytest.mark.parametrize(
     ("codes", "arguments", "named"),
     [
-        ([[0, 1]], {}, "rank"),
+        (ONE_CELL, {"members": 2}, "rank"),
         pytest.param(np.zeros((0, 2), int), {"rank": 1}, "array", marks=DRAFTING),
         pytest.param(
             np.array([[0.0, np.nan]]), {"rank": 1}, "column 1 of the array", marks=DRAFTING

@@ -46,7 +46,8 @@ def run(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help='Spend at most a minute on rank = "auto" (see model.rank_budget).'
+            "--quick",
+            help='Fit a short ladder, or spend at most a minute on rank = "auto" (see model.rank_budget).',
         ),
     ] = False,
     as_json: AsJson = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.apps.crowd.options import CrowdOptions
-from pmflib.base.errors import ConfigError
+from pmflib.base.errors import ConfigError, SchemaError
 from pmflib.base.options import option
 from pmflib_flows.console import (
     AsJson,
@@ -25,6 +26,8 @@ from pmflib_flows.crowd.crowd_tags import label_tags
 from pmflib_flows.option_objects import takes_options
 
 if TYPE_CHECKING:
+    from pmflib.ingest.options import SourceOptions
+    from pmflib.ingest.sources import Source
     from pmflib_tasks.config import PipelineConfig
 
 SETTINGS = {
@@ -164,7 +167,8 @@ def crowd(
 
     folder = output.with_suffix("") if output.suffix.lower() in list_suffixes() else output
     file = folder / "pipeline.toml"
-    if file.exists():
+    is_new = not file.exists()
+    if not is_new:
         _check_agreement(load_pipeline(file), file, given)
     else:
         notes = _draft(file, given)
@@ -179,8 +183,14 @@ def crowd(
     from pmflib_tasks.crowd.label_sections import describe_agreement, describe_known
     from pmflib_tasks.stage import open_store
 
-    with progress_shown(as_json):
-        facts = crowd_flow(str(file), accept_quality=accept_quality)
+    try:
+        with progress_shown(as_json):
+            facts = crowd_flow(str(file), accept_quality=accept_quality)
+    except SchemaError:
+        if is_new:
+            # nothing was labelled, and the options are to be given again
+            file.unlink()
+        raise
     written = hand_over(find_local_path(facts["path"]), output, folder)
     paths = sorted(written.glob("*.parquet")) if written.is_dir() else [written]
     store = open_store(load_pipeline(file))
@@ -238,7 +248,9 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     crowd = crowd.model_copy(update=related)
     # columns are named by the user, or have their usual names: nothing is to be found out about a header
     known = {*_take(given, "source"), "columns", "decimal"}
-    source, notes = sniff_source(find_sources(source.path), source, known)
+    files = find_sources(source.path)
+    source, notes = sniff_source(files, source, known)
+    _check_columns(files[0], source)
     file.parent.mkdir(parents=True, exist_ok=True)
     text = draft_config(
         relate(source, file.parent),
@@ -251,6 +263,25 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     )
     file.write_text(text, "utf-8")
     return notes
+
+
+def _check_columns(file: Source, source: SourceOptions) -> None:
+    """Check that a file has the three columns, and name those that may be meant."""
+    from pmflib.apps.crowd.label_log import guess_columns
+    from pmflib.ingest.readers import read_columns
+
+    columns = read_columns(file, source)
+    wanted = {option: getattr(source, field) for field, option in COLUMNS.items()}
+    absent = {option: name for option, name in wanted.items() if name not in columns}
+    if not absent:
+        return
+    free = [name for name in columns if name not in wanted.values()]
+    meant = {option: name for name, option in guess_columns(free, list(absent)).items()}
+    shown = " ".join(f"--{option} {shlex.quote(meant.get(option, '...'))}" for option in absent)
+    raise ConfigError(
+        f"{file.name} has no column {list(absent.values())}; its columns are {columns[:12]}. Say which hold the task, "
+        f"the worker and the label: pmf crowd {shown}; of a file without a header, --columns names all"
+    )
 
 
 def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:

@@ -70,7 +70,8 @@ def examine(config_file: Path, address: str) -> list[HealthLine]:
         said = "; ".join(str(error).splitlines())
         line = HealthLine("FAIL", "configuration", said, "correct it", "configuration")
         return [line, check_versions(None)]
-    read = f"{config_file}: pipeline {config.name!r}, rank {config.model.rank}"
+    fitted = "a stack" if config.is_stack else f"rank {config.model.rank}"
+    read = f"{config_file}: pipeline {config.name!r}, {fitted}"
     address = address or find_scheduler(config.cluster)
     with ExitStack() as stack:
         client, unanswered = None, []

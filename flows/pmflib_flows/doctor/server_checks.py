@@ -199,7 +199,7 @@ def list_plans(config: PipelineConfig, n_threads: int) -> list[PlanWorker]:
     n_levels, rank = load_schema(config).n_levels, config.model.rank
     n_runs = choose_n_runs(config.store.folds, n_threads)
     plans: list[PlanWorker] = [lambda n: plan_counting(n_levels, n, n_runs)]
-    if rank != "auto":
+    if isinstance(rank, int):
         plans.append(lambda n: plan_em(n_levels, rank, n, config.em.members))
     return plans
 

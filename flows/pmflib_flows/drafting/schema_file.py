@@ -53,10 +53,16 @@ def set_(
     missing: Annotated[
         list[str] | None,
         typer.Option(
-            help="Missing code besides '', NA, NaN, null; may be repeated. 'none' removes all others."
+            help="Missing code besides '', NA, NaN, null; may be repeated. 'none': of all these only '' is one."
         ),
     ] = None,
-    levels: Annotated[str | None, typer.Option(help="Levels in order: low,mid,high.")] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Levels in order: low,mid,high; a level with a comma in quotation marks, '\"no, never\",yes', or each "
+            "level by an option of its own."
+        ),
+    ] = None,
     other: Annotated[
         str | None,
         typer.Option(help="Number of levels to keep; the rest become one level. 'none' keeps all."),
@@ -70,12 +76,17 @@ def set_(
 ) -> None:
     """Change a column of a schema and rewrite schema.md; data are read if new bins or levels need them."""
     from pmflib.surveys.drafting.drafted_schema import DraftedSchema
-    from pmflib.surveys.drafting.schema_edits import ColumnEdit, edit_column, edit_missing
+    from pmflib.surveys.drafting.schema_edits import (
+        ColumnEdit,
+        edit_column,
+        edit_missing,
+        split_levels,
+    )
 
     drafted = DraftedSchema.load(path)
     if role is not None and role not in ROLES:
         raise ConfigError(f"--role is {role!r}; pass one of {ROLES}")
-    codes = None if missing is None else tuple(text for text in missing if text != "none")
+    codes = None if missing is None else tuple(missing)
     was_read: list[str] = []
 
     def read(names: Sequence[str]) -> Mapping[str, ValueCounts]:
@@ -98,7 +109,7 @@ def set_(
         edit = ColumnEdit(
             role=role,  # type: ignore[arg-type]
             missing=codes,
-            levels=None if levels is None else tuple(levels.split(",")),
+            levels=None if levels is None else split_levels(levels),
             other=_read_other(other),
             bins=bins,
             is_dropped=drop,

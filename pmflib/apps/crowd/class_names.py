@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pmflib.base.constraints import Interval, check
 from pmflib.base.errors import SchemaError, SchemaWarning
 from pmflib.base.texts import fold_text, list_some, natural_key, unify_texts
-from pmflib.schema.variable import DEFAULT_MISSING, Variable
+from pmflib.schema.variable import DEFAULT_MISSING, Variable, read_number
 
 MOST_CLASSES = 1000
 """Maximum number of distinct labels in a log; with more, the column is unlikely to contain labels."""
@@ -21,13 +21,39 @@ def sort_names(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(texts, key=lambda text: (natural_key(text), text)))
 
 
-def unify_classes(labels: Sequence[str]) -> tuple[str, ...]:
-    """Merge labels that differ only in case or Unicode composition.
+ABSTENTION = -1
+"""Label by which many tools mark that a worker gave none."""
+
+
+def refuse_abstention(labels: Iterable[str]) -> None:
+    """Ask what -1 means where it is the only negative number among labels.
+
+    Raises
+    ------
+    SchemaError
+        If it is.
+    """
+    numbers = {text: read_number(text) for text in labels}
+    others = [text for text, number in numbers.items() if number != ABSTENTION]
+    if 0 < len(others) < len(numbers) and all((numbers[text] or 0) >= 0 for text in others):
+        listed = ",".join(others)
+        raise SchemaError(
+            f"label -1 stands beside {listed}: is it no label, as many tools write it, or a class? Name the classes: "
+            f"{listed} leaves -1 out, -1,{listed} makes it a class (classes=[...], pmf crowd --classes {listed})"
+        )
+
+
+def unify_classes(
+    labels: Sequence[str], counts: Mapping[str, int] | None = None
+) -> tuple[str, ...]:
+    """Merge labels that `pmflib.base.texts.fold_text` does not tell apart, under their most frequent spelling.
 
     Parameters
     ----------
     labels
         Distinct labels, in order, without surrounding blanks.
+    counts
+        How often each occurs; None takes the first of several spellings.
 
     Returns
     -------
@@ -43,15 +69,15 @@ def unify_classes(labels: Sequence[str]) -> tuple[str, ...]:
     SchemaWarning
         If labels are merged, or there are more than ``MANY_CLASSES`` classes.
     """
-    unified = unify_texts(labels)
+    unified = unify_texts(labels, counts)
     if merged := [f"{text!r} for {kept!r}" for text, kept in unified.items() if text != kept]:
         warnings.warn(
-            f"labels that differ in case or Unicode composition alone are one: {list_some(merged)}; name the classes "
-            "to keep them apart",
+            f"labels that differ in case, blanks or Unicode composition alone are one: {list_some(merged)}; name the "
+            "classes to keep them apart",
             SchemaWarning,
             stacklevel=3,
         )
-    classes = tuple(dict.fromkeys(unified.values()))
+    classes = tuple(text for text in labels if unified[text] == text)
     check_number(len(classes))
     return classes
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,15 +14,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.apps.crowd.class_names import make_class_variable, sort_names, unify_classes
+from pmflib.apps.crowd.class_names import (
+    ABSTENTION,
+    make_class_variable,
+    refuse_abstention,
+    sort_names,
+    unify_classes,
+)
 from pmflib.apps.crowd.known_labels import KnownTasks
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.blocks import SparseBlock
 from pmflib.base.constraints import OneOf, check
 from pmflib.base.errors import SchemaError, SchemaWarning
-from pmflib.base.texts import list_near, list_some
+from pmflib.base.texts import abridge_names, list_near
 from pmflib.schema.tables import as_arrow
-from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNKNOWN, as_text, read_number
+from pmflib.schema.variable import (
+    DEFAULT_MISSING,
+    MISSING,
+    UNKNOWN,
+    as_text,
+    is_absent,
+    read_number,
+)
 
 SHOWN = 6
 """Number of classes in an error message."""
@@ -127,8 +142,8 @@ def read_labels(
         hundred different labels.
     """
     _check_policies(on_repeated, on_unknown)
-    if is_matrix(table, COLUMNS):
-        table = list_labels(table)
+    if is_matrix(table):
+        table = list_labels(table, classes)
     columns = pick_columns(as_arrow(table, COLUMNS))
     tasks, task_names = encode_values(columns["task"])
     workers, worker_names = encode_values(columns["worker"])
@@ -145,8 +160,8 @@ def read_labels(
         row = int(np.flatnonzero(reason == _REASONS.index("unknown_label"))[0])
         warnings.warn(
             f"{n_unknown:,} of {len(reason):,} labels, as {columns['label'][row].as_py()!r} of row {row}, are not "
-            f"among the classes {list_some(class_names.to_pylist(), SHOWN)}, and are set aside; add them to classes, "
-            "or take these rows out",
+            f"among the classes {abridge_names(class_names.to_pylist(), SHOWN)}, and are set aside; add them to "
+            "classes, or take these rows out",
             SchemaWarning,
             stacklevel=3,
         )
@@ -197,35 +212,79 @@ def check_class_order(classes: Sequence[object], *, given: bool) -> None:
     )
 
 
-def is_matrix(table: object, columns: tuple[str, ...]) -> bool:
-    """Whether a table is a matrix with a column per worker: an array, or a frame without the columns of a log.
+_WORDS = {
+    "task": "task item id question unit example document doc image text sample object case instance",
+    "worker": "worker annotator user rater coder labeler labeller crowdworker reviewer",
+    "label": "label choice answer annotation class category judgment judgement response rating vote value verdict",
+}
+"""Usual names of the columns of a label log, in lower case."""
 
-    Parameters
-    ----------
-    table
-        Labels as given by the caller.
-    columns
-        Columns of a label log.
+
+def is_matrix(table: object) -> bool:
+    """Whether a table is a matrix with a column per worker: an array, or a frame whose columns share values.
+
+    A frame of which a column is named as one of a label log is none, nor one that has a column with mostly values of
+    its own, such as the tasks.
+
+    Raises
+    ------
+    SchemaError
+        If it is neither a matrix nor a label log, with the columns that may be meant.
     """
     if isinstance(table, np.ndarray):
         return True
     if isinstance(table, pa.Table | pa.RecordBatch):
-        names = set(table.schema.names)
+        names = list(map(str, table.schema.names))
     elif hasattr(table, "columns") and hasattr(table, "shape"):
-        names = set(map(str, table.columns))
+        names = list(map(str, table.columns))
     else:
         return False
-    return not names.intersection(columns)
+    if set(names) & set(COLUMNS):
+        return False
+    if any(map(_find_meaning, names)):
+        return False
+    odd = _find_odd(table)
+    if odd is None or len(names) == len(COLUMNS):
+        return odd is None
+    raise SchemaError(
+        f"column {names[odd]!r} has mostly values that no other of the {len(names)} columns has: pass a table with the "
+        f"columns {list(COLUMNS)}, or, if a column is a worker, a matrix of labels alone: "
+        f"table.set_index({names[odd]!r}) takes the tasks out of it, table.to_numpy() takes all columns for workers"
+    )
 
 
-def list_labels(matrix: Any) -> pa.Table:
+MOST_COMPARED = 1000
+"""Number of rows whose cells are compared."""
+
+
+def _find_meaning(name: str) -> str:
+    """Find the column of a label log that a name means, such as "annotator" or "task_id"; "" for another name."""
+    words = re.sub(r"[\s_.-]*(id|name|nr|no)$", "", name.strip().casefold()) or name.casefold()
+    return next((column for column, known in _WORDS.items() if words in known.split()), "")
+
+
+def _find_odd(table: Any) -> int | None:
+    """Position of a column most cells of which hold values that no other column has; None if there is none."""
+    cells = _open(table)[0][:MOST_COMPARED].astype(object)
+    columns = [[as_text(cell) for cell in column if not is_absent(cell)] for column in cells.T]
+    holders = Counter(text for column in columns for text in set(column))
+    for place, column in enumerate(columns):
+        alone = sum(holders[text] == 1 for text in column)
+        if len(columns) > 1 and 2 * alone > len(column) and len(set(column)) > 1:
+            return place
+    return None
+
+
+def list_labels(matrix: Any, classes: Sequence[Any] | None = None) -> pa.Table:
     """Convert a matrix to a label log.
 
     Parameters
     ----------
     matrix
         Array of shape (n_tasks, n_workers), or a frame with a column per worker. Missing labels are null, NaN, or -1 in
-        an array of integers.
+        a matrix of integers without other negative ones.
+    classes
+        All possible labels; with -1 among them, it is no missing label.
 
     Returns
     -------
@@ -244,8 +303,10 @@ def list_labels(matrix: Any) -> pa.Table:
         )
     label = as_arrow({"label": table.ravel()})["label"].combine_chunks()
     absent = label.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-    if pa.types.is_integer(label.type):
-        absent |= (label.fill_null(MISSING).to_numpy() == MISSING) & isinstance(matrix, np.ndarray)
+    takes_gaps = classes is None or ABSTENTION not in list(classes)
+    if takes_gaps and pa.types.is_signed_integer(label.type) and not absent.any():
+        codes = label.to_numpy()
+        absent = (codes == ABSTENTION) & (codes.min() == ABSTENTION)
     elif pa.types.is_floating(label.type):
         numbers = label.fill_null(0).to_numpy()
         if np.all((np.isfinite(numbers) & (numbers == np.round(numbers))) | absent):
@@ -302,13 +363,40 @@ def pick_columns(table: pa.Table) -> pa.Table:
         If one is absent.
     """
     if absent := [name for name in COLUMNS if name not in table.column_names]:
-        near = [list_near(name, table.column_names, 1) for name in absent]
-        renamed = {found[0]: name for name, found in zip(absent, near, strict=True) if found}
+        renamed = guess_columns(table.column_names, absent)
         hint = f"; of a pandas frame: table.rename(columns={renamed})" if renamed else ""
         raise SchemaError(
             f"columns {absent} are absent; the table has {table.column_names[:12]}: name them {list(COLUMNS)}{hint}"
         )
     return table.select(list(COLUMNS))
+
+
+def guess_columns(names: Sequence[str], absent: Sequence[str]) -> dict[str, str]:
+    """Guess which columns are meant by absent ones: by their meaning, by similar names, or as the only one left.
+
+    Parameters
+    ----------
+    names
+        Columns of a table.
+    absent
+        Columns of a label log that the table lacks.
+
+    Returns
+    -------
+    The absent column that each found one may be.
+    """
+    left = [name for name in names if name not in COLUMNS]
+    found: dict[str, str] = {}
+    for wanted in absent:
+        free = [name for name in left if name not in found]
+        meant = [name for name in free if _find_meaning(name) == wanted]
+        near = meant or list_near(wanted, free, 1)
+        if near:
+            found[near[0]] = wanted
+    if len(left) == len(absent) == len(found) + 1:
+        last = next(name for name in absent if name not in found.values())
+        found[next(name for name in left if name not in found)] = last
+    return found
 
 
 def encode_labels(
@@ -362,11 +450,14 @@ def _encode_integers(
     values: IntArray, low: int, high: int, kind: pa.DataType
 ) -> tuple[IntArray, pa.Array]:
     """Do `encode_values` for integers in a range that is not much longer than the column."""
-    indices = values - low if low else values
+    # of unsigned numbers of 64 bits, only the differences fit into int64
+    wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
+    first = wide.dtype.type(low)
+    indices = (wide - first).astype(np.int64, copy=False)
     seen = np.zeros(high - low + 1, bool)
     seen[indices] = True
     ranks = np.cumsum(seen, dtype=np.int64) - 1
-    return ranks[indices], pa.array(np.flatnonzero(seen) + low, kind)
+    return ranks[indices], pa.array(np.flatnonzero(seen).astype(wide.dtype) + first, kind)
 
 
 def _restrict(
@@ -390,11 +481,13 @@ def _unify(
     values = [_decode(value) for value in label[1].to_pylist()]
     is_text = not label[1].type.equals(pa.bool_()) and not _is_number(label[1].type)
     given = [text for text in values if not is_text or text not in DEFAULT_MISSING]
+    refuse_abstention(given)
     if is_text and ranks is None:
         given = list(sort_names(given))
     elif ranks is not None:
         given.sort(key=lambda text: ranks[text])
-    names = unify_classes(given)
+    times = np.bincount(label[0][label[0] >= 0], minlength=len(values)).tolist()
+    names = unify_classes(given, dict(zip(values, times, strict=True)))
     if not names:
         return np.full(len(label[0]), MISSING), label[1].slice(0, 0)
     variable = make_class_variable("label", names)

@@ -1,5 +1,6 @@
 """Local dependence: latent classes with forests of dependent variables, one shared by all classes or one per class."""
 
+from pmflib.families.forests.em import Forests as Forests
 from pmflib.families.forests.em import TreeOptions as TreeOptions
 from pmflib.families.forests.em import add_up as add_up
 from pmflib.families.forests.em import load_samples as load_samples

@@ -19,6 +19,7 @@ from pmflib.em.blocks import ScoreRows, merge_duplicates
 from pmflib.em.family import Family, State, run_em
 from pmflib.em.memory import PassMemory
 from pmflib.families.forests.forest import Forest
+from pmflib.families.forests.split_states import SplitStates
 from pmflib.families.forests.statistics import (
     TreeParameters,
     TreePasses,
@@ -126,7 +127,7 @@ TreeState: TypeAlias = State[TreeParameters]
 
 def score_under_forests(parameters: TreeParameters, _: IntArray) -> ScoreRows:
     """Return a function that scores rows under a model with forests; logarithms are computed once."""
-    return TreePasses(parameters).score
+    return SplitStates(parameters).score
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,9 +154,9 @@ class Forests(Family[TreeParameters, Any]):
     score_under = staticmethod(score_under_forests)
     merge = staticmethod(TreeStatistics.merge)
 
-    def begin(self, start: TreeParameters) -> TreeState:
-        """Return the state before the first pass."""
-        return State(start, numbers={"due": 0, "gap": LEAST_PASSES, "last_change": 0})
+    def begin(self, start: TreeParameters, due: int = 0) -> TreeState:
+        """Return the state before the first pass, given the number of passes before the first structure search."""
+        return State(start, numbers={"due": due, "gap": LEAST_PASSES, "last_change": 0})
 
     def add(self, parameters: TreeParameters, blocks: Iterable[Block]) -> TreeStatistics:
         """Compute the posterior mass of the states and of the table entries."""
@@ -165,15 +166,20 @@ class Forests(Family[TreeParameters, Any]):
         """Return the size of the tables in bytes."""
         return 8 * (parameters.forest.n_entries + parameters.prior.size)
 
-    def start(self, source: BlockSource, state: TreeState) -> Callable[[], TreePass]:
-        """Start a pass, which re-estimates the forests when that is due."""
-        if state.n_passes == state.numbers["due"]:
-            return lambda: find_forest(source, state.parameters, self)
-        wait = super().start(source, state)
-        return lambda: TreePass(wait(), state.parameters)
+    def is_plain(self, state: TreeState) -> bool:
+        """Return whether the next pass keeps the forests."""
+        return state.n_passes != state.numbers["due"]
 
-    def update(self, state: TreeState, made: TreePass) -> TreeState:
+    def start(self, source: BlockSource, state: TreeState) -> Callable[[], Any]:
+        """Start a pass, which re-estimates the forests when that is due."""
+        if self.is_plain(state):
+            return super().start(source, state)
+        return lambda: find_forest(source, state.parameters, self)
+
+    def update(self, state: TreeState, made: TreePass | TreeStatistics) -> TreeState:
         """Perform the M-step and schedule the next structure search."""
+        if isinstance(made, TreeStatistics):
+            made = TreePass(made, state.parameters)
         number, numbers = state.n_passes, dict(state.numbers)
         if number == numbers["due"]:
             numbers |= {"due": number + numbers["gap"], "gap": 2 * numbers["gap"]}

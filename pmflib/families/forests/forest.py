@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pmflib.base.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.base.constraints import Interval, at_least, check, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 
@@ -181,10 +181,25 @@ class Forest:
         """Expand values of levels, (n_levels, rank), to entries, repeated over the parent's levels: (n_entries,)."""
         return np.asarray(factors[self.levels, self.states])
 
+    @cached_property
+    def has_edges(self) -> BoolArray:
+        """Whether a state has an edge: bool of shape (rank,)."""
+        return np.asarray((self.parents >= 0).any(axis=1))
+
+    @property
+    def is_plain(self) -> BoolArray:
+        """Whether an entry is of a state without edges: bool of shape (n_entries,)."""
+        return np.asarray(~self.has_edges[self.states])
+
+    def find_plain_factors(self, tables: FloatArray) -> FloatArray:
+        """Return the PMFs of the variables in the states without edges: (n_levels, n_plain)."""
+        return np.ascontiguousarray(tables[self.is_plain].reshape(-1, int(self.offsets[-1])).T)
+
     def find_marginals(self, tables: FloatArray) -> FloatArray:
         """Compute the PMF of each variable given the state from the tables: (n_levels, rank)."""
         factors = np.empty((int(self.offsets[-1]), self.rank))
-        for state in range(self.rank):
+        factors[:, ~self.has_edges] = self.find_plain_factors(tables)
+        for state in np.flatnonzero(self.has_edges).tolist():
             for position in self.order[state].tolist():
                 parent = int(self.parents[state, position])
                 table = self.view_table(tables, state, position)

@@ -13,6 +13,7 @@ from pmflib.base.defaults import LIMITS
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.families.forests.dependence import fit_dependence, refine_forests
 from pmflib.families.forests.em import TreeOptions, are_modest, load_samples, plan_trees
+from pmflib.families.forests.stack import ForestRung, mix_forests, offer_forests
 from pmflib.families.forests.tree_fit import MOST_STARTS, TreeFit, estimate_best_start
 from pmflib.families.forests.tree_pmf import TreePMF
 from pmflib.fits.criteria import count_parameters
@@ -219,5 +220,8 @@ FORESTS = FitKind(
     extend=fit_dependence,
     refine=refine_forests,
     plan=plan_trees,
+    offer=offer_forests,
+    rung=ForestRung,
+    mix=mix_forests,
 )
 """Forests within states."""

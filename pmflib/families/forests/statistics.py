@@ -202,16 +202,6 @@ class TreePasses:
             add_masses(codes[own], one, posteriors[own], *model, *of_row)
         return masses
 
-    def score(self, block: Block) -> FloatArray:
-        """Compute the log-probability of every row of a block: (n_rows,)."""
-        codes, _ = unpack_block(block, self._offsets)
-        scores = np.empty(len(codes))
-        for start in range(0, len(codes), BATCH_ROWS):
-            rows = slice(start, start + BATCH_ROWS)
-            posteriors = np.empty((len(codes[rows]), self.parameters.prior.size))
-            self.find_posteriors(codes[rows], posteriors, scores[rows])
-        return scores
-
     def add_pairs(self, block: Block, first: int, mass: FloatArray) -> None:
         """Add the posterior-weighted counts of all pairs in a block, for the states from ``first`` on."""
         from pmflib.families.forests.kernels.messages import add_pair_masses

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray
+from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.comparison import Comparison, compare_candidates
 from pmflib.base.defaults import Limits
 from pmflib.base.pseudo_counts import PseudoCounts
@@ -286,23 +286,27 @@ def estimate_best_start(samples: BlocksInMemory, rank: int, most_starts: int) ->
     most_starts
         Maximum number of random starts.
     """
-    n_variables, n_levels = samples.offsets.size - 1, int(samples.offsets[-1])
     n_rows = sum(block.n_rows for block in samples.blocks)
-    cells, entries, pairs = SEARCH_SECONDS
 
-    def estimate_run(n_passes: int, share: float) -> float:
-        # a run of any length searches for its forests about three times
-        search = entries * n_levels**2 + pairs * share * n_rows * n_variables**2 / 2
-        return rank * (n_passes * cells * share * n_rows * n_variables + 3 * search)
+    def estimate(n_passes: int, share: float) -> float:
+        return estimate_run(samples.offsets, round(share * n_rows), rank, n_passes)
 
     share = 1 / max(1, n_rows // RANK_START_ROWS)
     n_starts = count_starts(share * samples.n_observed, rank)
     n_runs = min(most_starts, n_starts) * (2 if rank > 1 else 1)
-    total = estimate_run(FINAL_PASSES, 1.0)
+    total = estimate(FINAL_PASSES, 1.0)
     for n_passes, n_kept in RANK_ROUNDS:
-        total += n_runs * estimate_run(n_passes, share)
+        total += n_runs * estimate(n_passes, share)
         n_runs = min(n_runs, n_kept + 1)
     return total
+
+
+def estimate_run(offsets: IntArray, n_rows: int, rank: int, n_passes: int = FINAL_PASSES) -> float:
+    """Estimate the time of a run by the cost model, seconds; a run of any length has about three searches."""
+    n_variables, n_levels = offsets.size - 1, int(offsets[-1])
+    cells, entries, pairs = SEARCH_SECONDS
+    search = entries * n_levels**2 + pairs * n_rows * n_variables**2 / 2
+    return rank * (n_passes * cells * n_rows * n_variables + 3 * search)
 
 
 _SHARING = {True: "one forest", False: "a forest per state"}

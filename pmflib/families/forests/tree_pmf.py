@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from pmflib.base.arrays import FLOOR, FloatArray, IntArray
+from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.codes import Codes
-from pmflib.base.constraints import NONNEGATIVE, at_least, check, check_entries, check_shapes
+from pmflib.base.constraints import NONNEGATIVE, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.families.forests.forest import Forest
-from pmflib.families.forests.statistics import TreeParameters, TreePasses
+from pmflib.families.forests.split_states import SplitStates
+from pmflib.families.forests.statistics import TreeParameters
+from pmflib.families.forests.tree_questions import draw_tree_rows
 from pmflib.model.conditions import Conditions, Given
 from pmflib.model.joint_pmf import KIND, JointPMF
 from pmflib.model.marginals import FindSurprises, RowScores, find_positions
@@ -152,51 +154,48 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         return {"dependence": "tree", "edges": self.forest.n_edges}
 
     @cached_property
-    def _passes(self) -> TreePasses:
-        return TreePasses(self.parameters)
+    def _states(self) -> SplitStates:
+        return SplitStates(self.parameters)
 
     def score_block(self, block: Block, log_probs: FloatArray, posteriors: FloatArray) -> None:
         """Fill in log-probabilities and posteriors of valid rows: see `JointPMF.score_block`."""
-        codes = np.ascontiguousarray(block.to_codes(self.schema.offsets))
-        if posteriors.shape[1]:
-            self._passes.find_posteriors(codes, posteriors, log_probs)
-        else:
-            log_probs[:] = self._passes.score(DenseBlock(codes))
+        self._states.score_block(block, log_probs, posteriors)
 
-    def find_beliefs(self, codes: IntArray, posteriors: FloatArray | None = None) -> FloatArray:
-        """Compute the PMFs of the missing variables of valid rows: float64 (n_rows, n_levels), 0 for observed ones.
-
-        Parameters
-        ----------
-        codes
-            Valid codes of shape (n_rows, n_variables), -1 missing.
-        posteriors
-            float64 of shape (n_rows, rank), if already known.
-        """
-        codes = np.ascontiguousarray(codes)
-        if posteriors is None:
-            posteriors = np.empty((len(codes), self.rank))
-            self._passes.find_posteriors(codes, posteriors, np.empty(len(codes)))
-        return self._passes.find_beliefs(codes, np.ascontiguousarray(posteriors))
+    def _predict_all(self, codes: IntArray, posteriors: FloatArray) -> FloatArray:
+        """Compute the PMFs of the missing variables of valid rows, (n_rows, n_levels); others are undefined."""
+        plain = self._states.plain
+        found = posteriors[:, plain] @ self._states.factors.T
+        if plain.size < self.rank:
+            found += self._states.find_beliefs(codes, posteriors)
+        return np.asarray(found)
 
     def predict_hidden(self, codes: IntArray, posteriors: FloatArray, position: int) -> FloatArray:
         """Return the PMF of a variable missing from the rows: see `JointPMF.predict_hidden`."""
-        found = np.empty((len(codes), int(self.schema.cardinalities[position])))
-        for part in _split_rows(len(codes)):
-            beliefs = self.find_beliefs(codes[part], posteriors[part])
-            found[part] = beliefs[:, self.schema.rows_of(position)]
+        factor, plain = self.factor(position), self._states.plain
+        found = np.zeros((len(codes), len(factor)))
+        for state in plain.tolist():
+            found += posteriors[:, state, None] * factor[:, state]
+        if plain.size < self.rank:
+            for part in _split_rows(len(codes)):
+                beliefs = self._states.find_beliefs(codes[part], posteriors[part])
+                found[part] += beliefs[:, self.schema.rows_of(position)]
         return found
 
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
         """Return the PMF of a variable in each row, given the observed others: see `JointPMF.predict_proba`."""
         position = self.schema.position(variable)
         codes = self.encode(table, position)
-        mine = self.schema.rows_of(position)
-        probabilities = np.empty((len(codes), int(self.schema.cardinalities[position])))
+        mine, plain = self.schema.rows_of(position), self._states.plain
+        factor = self._states.factors[mine]
+        probabilities = np.empty((len(codes), len(factor)))
         for rows, block in self._iterate_blocks(codes, position):
             for part in _split_rows(block.n_rows):
-                beliefs = self.find_beliefs(block.codes[part])
-                probabilities[rows][part] = beliefs[:, mine]
+                batch = block.codes[part]
+                posteriors = self._find_posteriors(batch)
+                found = posteriors[:, plain] @ factor.T
+                if plain.size < self.rank:
+                    found += self._states.find_beliefs(batch, posteriors)[:, mine]
+                probabilities[rows][part] = found
         return probabilities
 
     def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
@@ -204,12 +203,18 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         for rows, block in self._iterate_blocks(codes):
             for part in _split_rows(block.n_rows):
                 batch = block.codes[part]
-                beliefs = self.find_beliefs(batch)
+                beliefs = self._predict_all(batch, self._find_posteriors(batch))
                 gaps = batch < 0
                 for position in np.flatnonzero(gaps.any(axis=0)).tolist():
                     mine = np.flatnonzero(gaps[:, position])
                     found = beliefs[mine, self.schema.rows_of(position)]
                     yield position, rows.start + part.start + mine, found
+
+    def _find_posteriors(self, codes: IntArray) -> FloatArray:
+        """Return the posteriors of valid rows."""
+        posteriors = np.empty((len(codes), self.rank))
+        self.score_block(DenseBlock(codes), np.empty(len(codes)), posteriors)
+        return posteriors
 
     def predict_in_states(self, codes: IntArray, states: IntArray, position: int) -> FloatArray:
         """Return the PMF of a variable given observed cells and states: see `JointPMF.predict_in_states`."""
@@ -221,18 +226,23 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
     ) -> FloatArray:
         """Return the probabilities of given codes of some cells: see `JointPMF.predict_codes`."""
-        beliefs = self.find_beliefs(shown, self.posterior(Codes(shown)))
-        return np.asarray(beliefs[samples, self.schema.offsets[variables] + codes])
+        levels, posteriors = self.schema.offsets[variables] + codes, self.posterior(Codes(shown))
+        chances = np.zeros(samples.size)
+        for state in self._states.plain.tolist():
+            chances += posteriors[samples, state] * self.factors[levels, state]
+        if self._states.tied.size:
+            chances += self._states.find_beliefs(shown, posteriors)[samples, levels]
+        return chances
 
     def _condition(self, conditions: Conditions) -> tuple[Self, float]:
-        found, log_probability = condition_forests(self.parameters, conditions)
+        found, log_probability = self._states.condition(conditions)
         return self.make(found, self.schema, self.origin), log_probability
 
     def can_meet(self, conditions: Conditions) -> bool:
         """Return whether the conditions have a joint probability above 0, taking the forests into account."""
         if not super().can_meet(conditions):
             return False
-        return condition_forests(self.parameters, conditions)[1] > -math.inf
+        return self._states.condition(conditions)[1] > -math.inf
 
     def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
         """Return the probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
@@ -263,7 +273,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
 
     def find_pairs(self) -> FloatArray:
         """Return the joint PMFs of all pairs of variables: see `JointPMF.find_pairs`."""
-        return find_pairs(self.parameters, self.factors)
+        return self._states.find_pairs(self.factors)
 
     def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
         """Yield the joint PMFs of each of some variables with all later ones: see `JointPMF.iterate_pairs`."""
@@ -273,7 +283,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
 
     def expect_logs(self) -> tuple[FloatArray, FloatArray]:
         """Compute the mean and variance, given the state, of the log-probability of each variable given its parent."""
-        return expect_logs(self.parameters, self.factors)
+        return self._states.expect_logs(self.factors)
 
     def make_surprise_finder(self) -> FindSurprises:
         """Return a function that finds the least probable cell of each row: see `JointPMF.make_surprise_finder`."""
@@ -319,185 +329,6 @@ def list_edges(model: Mixture) -> list[tuple[str, str, float]]:
 def _split_rows(n_rows: int) -> list[slice]:
     """Split rows into batches whose beliefs fit in memory together."""
     return [slice(start, min(start + 4096, n_rows)) for start in range(0, n_rows, 4096)]
-
-
-def condition_forests(
-    parameters: TreeParameters, conditions: Mapping[int, tuple[int, ...]]
-) -> tuple[TreeParameters, float]:
-    """Condition on levels of some variables.
-
-    Parameters
-    ----------
-    parameters
-        The model.
-    conditions
-        Allowed codes of each variable, by position.
-
-    Returns
-    -------
-    The conditional model, with the same forests, and the log-probability of the conditions, nats. If the conditions are
-    impossible, it is -inf and the model is unchanged.
-    """
-    prior, forest, tables = parameters
-    offsets = forest.offsets
-    kept = np.ones(int(offsets[-1]))
-    for position, codes in conditions.items():
-        kept[offsets[position] : offsets[position + 1]] = 0.0
-        kept[offsets[position] + np.array(codes)] = 1.0
-    changed = tables.copy()
-    with np.errstate(divide="ignore"):
-        logs = np.where(prior > FLOOR, np.log(np.maximum(prior, FLOOR)), -np.inf)
-    for state in np.flatnonzero(prior > FLOOR).tolist():
-        messages = kept.copy()
-        # tables of variables without a condition on them or their descendants do not change
-        touched = set(conditions)
-        for position in forest.order[state][::-1].tolist():
-            if position not in touched:
-                continue
-            mine = slice(int(offsets[position]), int(offsets[position + 1]))
-            message = messages[mine]
-            most = message.max()
-            if most <= 0:
-                logs[state] = -np.inf
-                break
-            logs[state] += np.log(most)
-            message = message / most
-            table = forest.view_table(changed, state, position)
-            joint = table * message
-            chances = joint.sum(axis=1, keepdims=True)
-            # a level of the parent that the conditions below it exclude never occurs
-            table[:] = np.where(
-                chances > FLOOR, joint / np.maximum(chances, FLOOR), message / message.sum()
-            )
-            parent = int(forest.parents[state, position])
-            if parent >= 0:
-                touched.add(parent)
-                messages[offsets[parent] : offsets[parent + 1]] *= np.where(
-                    chances > FLOOR, chances, 0.0
-                )[:, 0]
-            else:
-                chance = float(chances[0, 0])
-                logs[state] += np.log(chance) if chance > FLOOR else -np.inf
-    if not np.isfinite(logs.max()):
-        return parameters, -np.inf
-    weights = np.exp(logs - logs.max())
-    total = weights.sum()
-    weights /= total
-    # tables of a state without mass may be incomplete: restore them
-    for state in np.flatnonzero(weights == 0).tolist():
-        own = forest.states == state
-        changed[own] = tables[own]
-    return TreeParameters(weights, forest, changed), float(logs.max() + np.log(total))
-
-
-def find_pairs(parameters: TreeParameters, factors: FloatArray) -> FloatArray:
-    """Compute the joint PMFs of all pairs of variables.
-
-    Parameters
-    ----------
-    parameters
-        The model.
-    factors
-        float64 of shape (n_levels, rank): PMFs of the variables given the state alone.
-
-    Returns
-    -------
-    float64 of shape (n_levels, n_levels), symmetric. The block of a variable with itself has its PMF on the diagonal.
-    """
-    prior, forest, tables = parameters
-    offsets = forest.offsets
-    total = np.zeros((len(factors), len(factors)))
-    for state in range(prior.size):
-        own = factors[:, state]
-        joint = np.outer(own, own)
-        before = np.zeros(0, np.int64)
-        for position in forest.order[state].tolist():
-            mine = slice(int(offsets[position]), int(offsets[position + 1]))
-            parent = int(forest.parents[state, position])
-            if parent >= 0:
-                table = forest.view_table(tables, state, position)
-                found = joint[before][:, offsets[parent] : offsets[parent + 1]] @ table
-                joint[before, mine] = found
-                joint[mine, before] = found.T
-            joint[mine, mine] = np.diag(own[mine])
-            before = np.append(before, np.arange(mine.start, mine.stop))
-        total += prior[state] * joint
-    return total
-
-
-def expect_logs(parameters: TreeParameters, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Compute the mean and variance, given the state, of the log-probability of each variable given its parent.
-
-    Parameters
-    ----------
-    parameters, factors
-        As for `find_pairs`.
-
-    Returns
-    -------
-    float64 of shape (n_variables, rank) each, in nats and squared nats.
-    """
-    prior, forest, tables = parameters
-    offsets = forest.offsets
-    means, squares = np.empty((2, offsets.size - 1, prior.size))
-    for state in range(prior.size):
-        for position, parent in enumerate(forest.parents[state].tolist()):
-            table = forest.view_table(tables, state, position)
-            above = np.ones(1)
-            if parent >= 0:
-                above = factors[offsets[parent] : offsets[parent + 1], state]
-            joint, logs = above[:, None] * table, np.log(np.maximum(table, FLOOR))
-            means[position, state] = (joint * logs).sum()
-            squares[position, state] = (joint * logs**2).sum()
-    return means, squares - means**2
-
-
-def draw_tree_rows(parameters: TreeParameters, n_rows: int, rng: np.random.Generator) -> IntArray:
-    """Draw complete rows.
-
-    Parameters
-    ----------
-    parameters
-        The model.
-    n_rows
-        Number of rows, at least 0.
-    rng
-        Random number generator; it is advanced by ``n_rows * (n_variables + 1)`` doubles.
-
-    Returns
-    -------
-    int8 of shape (n_rows, n_variables), or int16 if a variable has more than 127 levels.
-
-    Raises
-    ------
-    PmfError
-        If n_rows is negative.
-    """
-    check(at_least(0), n_rows=n_rows)
-    prior, forest, tables = parameters
-    n_variables = forest.offsets.size - 1
-    dtype = np.int8 if np.diff(forest.offsets).max() <= 127 else np.int16
-    codes = np.empty((n_rows, n_variables), dtype)
-    states = _draw(np.broadcast_to(prior, (n_rows, prior.size)), rng.random(n_rows))
-    uniforms = rng.random((n_rows, n_variables))
-    for state in np.unique(states).tolist():
-        rows = np.flatnonzero(states == state)
-        for position in forest.order[state].tolist():
-            parent = int(forest.parents[state, position])
-            above = codes[rows, parent] if parent >= 0 else np.zeros(rows.size, np.int64)
-            table = forest.view_table(tables, state, position)
-            codes[rows, position] = _draw(table, uniforms[rows, position], above)
-    return codes
-
-
-def _draw(table: FloatArray, uniforms: FloatArray, above: IntArray | None = None) -> IntArray:
-    """Map each uniform number in [0, 1) to a code by inversion of the PMF in its row of a table."""
-    edges = np.cumsum(table, axis=1)
-    # dividing by the last value makes it exactly 1, so that a level of probability 0 is never drawn
-    edges = edges / edges[:, -1:]
-    if above is not None:
-        edges = edges[above]
-    return np.asarray((edges <= uniforms[:, None]).sum(axis=1))
 
 
 def find_surprises_in_turn(model: Mixture, codes: IntArray, out: RowScores) -> None:

@@ -399,7 +399,7 @@ def write_levels(folder: Path, part: Schema) -> None:
     (folder / LEVELS_FILE).write_text(json.dumps(_name_levels(part), ensure_ascii=False), "utf-8")
 
 
-def find_levels(folder: Path, schema: Schema, *, strict: bool = True) -> IntArray | None:
+def find_levels(folder: Path, schema: Schema) -> IntArray | None:
     """Map the levels of a spill to those of a schema.
 
     Parameters
@@ -408,8 +408,6 @@ def find_levels(folder: Path, schema: Schema, *, strict: bool = True) -> IntArra
         Folder of the spill.
     schema
         Schema to map to.
-    strict
-        Whether unknown levels are an error; otherwise they are missing.
 
     Returns
     -------
@@ -433,12 +431,12 @@ def find_levels(folder: Path, schema: Schema, *, strict: bool = True) -> IntArra
             f"spill {folder.name!r} cannot be read ({error}); spill its file again"
         ) from error
     levels = pc.index_in(names, pa.array(_name_levels(schema), pa.string()))
-    if levels.null_count and strict:
+    if levels.null_count:
         unknown = names.filter(levels.is_null())[0].as_py()
         raise StoreError(
             f"spill {folder.name!r} was encoded with {unknown}, which the schema lacks; spill its file again"
         )
-    return np.append(levels.fill_null(-1).to_numpy().astype(np.int64), -1)
+    return np.append(levels.to_numpy().astype(np.int64), -1)
 
 
 def _name_levels(schema: Schema) -> list[str]:

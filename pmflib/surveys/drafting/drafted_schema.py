@@ -37,9 +37,9 @@ _FOOT = """
 How to change a column:
 
     pmf schema set {file} COLUMN --role nominal        # or ordinal, continuous, identifier
-    pmf schema set {file} COLUMN --missing 99 --missing '?'   # its missing codes; --missing none: it has none
+    pmf schema set {file} COLUMN --missing 99 --missing '?'   # its missing codes; --missing none: not even NA
     pmf schema set {file} --missing '?'                # those of all columns that have no own codes
-    pmf schema set {file} COLUMN --levels low,mid,high # the levels in their order
+    pmf schema set {file} COLUMN --levels low,mid,high # the levels in their order; '"no, never",yes' has a comma
     pmf schema set {file} COLUMN --bins 5              # of a continuous column
     pmf schema set {file} COLUMN --other 30            # the 30 most frequent levels, the rest as one; or none
     pmf schema set {file} COLUMN --drop

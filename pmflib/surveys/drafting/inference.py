@@ -31,7 +31,7 @@ from pmflib.surveys.drafting.column_meaning import (
     find_weight,
     is_replicate,
 )
-from pmflib.surveys.drafting.level_order import LevelOrder, find_level_order
+from pmflib.surveys.drafting.level_order import UNORDERED, LevelOrder, find_level_order
 from pmflib.surveys.drafting.missing_codes import HIGH_CODES, CodeProposal
 
 ONE_LEVEL = (
@@ -124,6 +124,9 @@ DECLARED_WEIGHT = "by which the file weights its cases"
 """Reason for the weight that a file declares."""
 REPLICATE_NOTE = "left out: a replicate weight"
 """Beginning of notes on columns that look like replicate weights."""
+
+WISHED = "names, as was wished"
+"""Reason for nominal numbers that a user has declared."""
 
 RoleWish = Role | Literal["identifier"]
 
@@ -308,8 +311,13 @@ def propose_variable(
             return propose(None, "left out", note, why)
     if all_numbers and wishes.role != "nominal" and not draft.has_own_order:
         return propose(*draft.propose_numeric())
-    wished = "names, as was wished" if all_numbers and not draft.has_own_order else ""
+    wished = WISHED if all_numbers and not draft.has_own_order else ""
     return propose(*draft.propose_texts(wished))
+
+
+def _may_be_ordered(order: LevelOrder | None) -> bool:
+    """Whether levels are in an order that a user may declare to have a meaning."""
+    return order is None or not (order.reason == UNORDERED or order.aside)
 
 
 _Made = tuple[Variable | None, str, str, str]
@@ -429,8 +437,8 @@ class _Draft:
         values = ordered.values if ordered and other is None else None
         if self.wishes.role == "nominal":
             values = None
-        elif self.wishes.role == "ordinal" and values is None and other is None:
-            values = tuple(float(rank) for rank in range(1, len(levels) + 1))
+        elif self.wishes.role == "ordinal" and other is None and _may_be_ordered(ordered):
+            values = values or tuple(float(rank) for rank in range(1, len(levels) + 1))
         if other is not None:
             levels = (*levels, other)
         variable = Variable(self.name, levels, values, None, self.missing, other)

@@ -179,11 +179,18 @@ class LevelOrder:
         Increasing number of each level; None if the order has no meaning.
     reason
         Reason for the order.
+    aside
+        Levels behind the others that are no steps of the order, such as "don't know".
     """
 
     levels: tuple[str, ...]
     values: tuple[float, ...] | None
     reason: str
+    aside: tuple[str, ...] = ()
+
+
+UNORDERED = "names without a known order"
+"""Reason for levels in natural order."""
 
 
 def find_level_order(texts: Sequence[str]) -> LevelOrder:
@@ -202,7 +209,7 @@ def find_level_order(texts: Sequence[str]) -> LevelOrder:
     found = _order_prefixes(texts) or _order_intervals(texts) or _order_words(texts)
     if found:
         return found
-    return LevelOrder(tuple(sorted(texts, key=natural_key)), None, "names without a known order")
+    return LevelOrder(tuple(sorted(texts, key=natural_key)), None, UNORDERED)
 
 
 def normalise_word(text: str) -> str:
@@ -281,7 +288,7 @@ def _order_words(texts: Sequence[str]) -> LevelOrder | None:
     levels = (*sorted(asked, key=steps.__getitem__), *sorted(aside))
     shown = f"a known scale, {levels[0]!r} to {levels[len(asked) - 1]!r}"
     if aside:
-        return LevelOrder(levels, None, f"{shown}, and {sorted(aside)} behind it")
+        return LevelOrder(levels, None, f"{shown}, and {sorted(aside)} behind it", tuple(aside))
     return LevelOrder(levels, tuple(float(i + 1) for i in range(len(levels))), shown)
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pmflib.base.errors import SchemaError
-from pmflib.base.texts import abridge_names
+from pmflib.base.texts import abridge_names, fold_text
 from pmflib.schema.value_counts import ValueCounts
-from pmflib.schema.variable import DEFAULT_MISSING, Variable, read_number
+from pmflib.schema.variable import DEFAULT_MISSING, MISSING, Variable, read_number
 from pmflib.surveys.drafting.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.surveys.drafting.inference import RoleWish, Wishes, give_absent, propose_variable
+from pmflib.surveys.drafting.inference import (
+    WISHED,
+    RoleWish,
+    Wishes,
+    give_absent,
+    propose_variable,
+)
 
 ReadValues = Callable[[Sequence[str]], Mapping[str, ValueCounts]]
 """Function that reads the values of columns from the data."""
@@ -25,9 +34,9 @@ class ColumnEdit:
     role
         Role of the column; identifiers are left out.
     missing
-        Missing codes, in addition to `DEFAULT_MISSING`.
+        Missing codes, in addition to `DEFAULT_MISSING`; with "none" among them, in addition to empty cells only.
     levels
-        Levels in order.
+        Levels in order, which makes an ordinal variable unless the role is nominal.
     other
         Number of levels to keep, while the others are merged into one; 0 keeps all.
     bins
@@ -66,6 +75,38 @@ class ColumnEdit:
             )
 
 
+GIVEN = "levels as they were given"
+"""Reason for the levels of a column that a user has named."""
+NONE = "none"
+"""Word of a user for no missing code at all."""
+
+
+def join_levels(levels: Sequence[str]) -> str:
+    """Write levels for a shell as `split_levels` reads them.
+
+    Examples
+    --------
+    >>> print(join_levels(["Never, so far", "Often"]))
+    '"Never, so far",Often'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(levels)
+    return shlex.quote(text.getvalue())
+
+
+def split_levels(texts: Sequence[str]) -> tuple[str, ...]:
+    """Read levels: several texts are a level each, a single one is a line of CSV.
+
+    Examples
+    --------
+    >>> split_levels(['"Never, so far",Often']), split_levels(["a,b", "c"])
+    (('Never, so far', 'Often'), ('a,b', 'c'))
+    """
+    if len(texts) != 1:
+        return tuple(texts)
+    return tuple(next(csv.reader(texts, skipinitialspace=True), ()))
+
+
 def edit_column(
     drafted: DraftedSchema, name: str, edit: ColumnEdit, read: ReadValues
 ) -> DraftedSchema:
@@ -80,7 +121,7 @@ def edit_column(
     edit
         Requested changes.
     read
-        Reads the values of the column; called if role, bins or levels must be determined again.
+        Reads the values of the column; called unless the levels are given or the column is left out.
 
     Raises
     ------
@@ -95,9 +136,7 @@ def edit_column(
         why = "dropped on purpose" if edit.is_dropped else "an identifier, as was wished"
         role = "dropped" if edit.is_dropped else "identifier"
         return drafted.replace_column(name, None, replace(column, role=role, why=why, note=""))
-    missing = (
-        None if edit.missing is None else tuple(dict.fromkeys([*DEFAULT_MISSING, *edit.missing]))
-    )
+    missing = None if edit.missing is None else _list_missing(edit.missing)
     if variable is not None and variable.part is not None and edit.missing is None:
         raise SchemaError(
             f"column {name!r} is the answer {variable.part.answer!r} in cells of {variable.column!r}, of no and yes; "
@@ -105,12 +144,19 @@ def edit_column(
         )
     if edit.levels is not None:
         return _set_levels(drafted, name, variable, column, edit, missing)
-    is_only_missing = edit.role is None and edit.other is None and edit.bins is None
-    if is_only_missing and missing is not None and variable is not None:
-        shorter = _take_out(variable, missing, column)
-        if shorter is not None:
-            return drafted.replace_column(name, shorter, column)
+    if variable is not None and missing is None and edit.role == "ordinal":
+        if variable.role == "ordinal":
+            return drafted
+        if column.why == GIVEN:
+            edit = replace(edit, levels=variable.levels)
+            return _set_levels(drafted, name, variable, column, edit, missing)
     return _draft_again(drafted, name, variable, column, edit, missing, read([name])[name])
+
+
+def _list_missing(texts: Sequence[str]) -> tuple[str, ...]:
+    """List the missing codes that a user names: "none" takes out the common ones, too."""
+    common = ("",) if NONE in texts else DEFAULT_MISSING
+    return tuple(dict.fromkeys([*common, *(text for text in texts if text != NONE)]))
 
 
 def edit_missing(drafted: DraftedSchema, missing: Sequence[str], read: ReadValues) -> DraftedSchema:
@@ -128,49 +174,45 @@ def edit_missing(drafted: DraftedSchema, missing: Sequence[str], read: ReadValue
     SchemaError, SourceError
         As in `edit_column`.
     """
-    before = drafted.schema.missing
-    after = tuple(dict.fromkeys([*DEFAULT_MISSING, *missing]))
-    again: list[str] = []
-    for variable in drafted.schema:
-        if variable.missing == before:
-            column = drafted.columns[variable.name]
-            shorter = _take_out(variable, after, column)
-            if shorter is None:
-                again.append(variable.name)
-            else:
-                drafted = drafted.replace_column(variable.name, shorter, column)
+    before, after = drafted.schema.missing, _list_missing(missing)
+    again = [each.name for each in drafted.schema if each.missing == before]
     values = read(again) if again else {}
+    edit = ColumnEdit(missing=tuple(missing))
     for name in again:
-        drafted = _draft_again(
-            drafted, name, drafted.schema[name], drafted.columns[name],
-            ColumnEdit(missing=after), after, values[name],
-        )  # fmt: skip
+        variable, column = drafted.schema[name], drafted.columns[name]
+        drafted = _draft_again(drafted, name, variable, column, edit, after, values[name])
     schema = replace(drafted.schema, missing=after)
     return replace(drafted, schema=schema)
 
 
-def _take_out(variable: Variable, missing: tuple[str, ...], column: ColumnDraft) -> Variable | None:
-    """Change the missing codes of a variable; None if the data are needed to find its levels."""
-    gone = set(variable.missing) - set(missing)
-    if gone & set(column.codes):
-        # former codes become levels
-        return None
-    new = [text for text in missing if text not in variable.missing]
-    if variable.edges is not None or variable.other is not None:
-        if variable.edges is not None and not any(read_number(text) is not None for text in new):
-            return replace(variable, missing=missing)
-        return None if new else replace(variable, missing=missing)
-    numbers = {number for text in new if (number := read_number(text)) is not None}
-    kept = [
-        index
-        for index, level in enumerate(variable.levels)
-        if level not in new and not (variable.is_numeric and read_number(level) in numbers)
-    ]
+def _take_out(variable: Variable, missing: tuple[str, ...]) -> Variable:
+    """Change the missing codes of a variable whose levels were given."""
+    kept = [index for index, level in enumerate(variable.levels) if level not in missing]
     if not kept:
         raise SchemaError(f"column {variable.name!r} would have no level left; drop it instead")
     levels = tuple(variable.levels[index] for index in kept)
     values = None if variable.values is None else tuple(variable.values[index] for index in kept)
-    return replace(variable, levels=levels, values=values, missing=missing)
+    other = variable.other if variable.other in levels else None
+    absent = variable.absent if variable.absent in levels else None
+    return replace(
+        variable, levels=levels, values=values, missing=missing, other=other, absent=absent
+    )
+
+
+def _measure_missing(variable: Variable, counted: ValueCounts) -> float:
+    """Share of the values of a column that are missing."""
+    n_missing = sum(
+        n for text, n in counted.counts.items() if variable.encode_cell(text) == MISSING
+    )
+    return round(n_missing / max(counted.n_rows, 1), 6)
+
+
+def _spell(variable: Variable | None, texts: Sequence[str]) -> tuple[str, ...]:
+    """Spell levels as the draft does where case and blanks alone differ."""
+    known = () if variable is None or variable.edges is not None else variable.levels
+    spelt = {fold_text(level): level for level in known}
+    given = (text.strip() for text in texts)
+    return tuple(text if text in known else spelt.get(fold_text(text), text) for text in given)
 
 
 def _set_levels(
@@ -181,12 +223,17 @@ def _set_levels(
     edit: ColumnEdit,
     missing: tuple[str, ...] | None,
 ) -> DraftedSchema:
-    levels = tuple(text.strip() for text in edit.levels or ())
+    levels = _spell(variable, edit.levels or ())
     if missing is None:
         missing = drafted.schema.missing if variable is None else variable.missing
+    if both := [level for level in levels if level in missing]:
+        raise SchemaError(
+            f"{both[0]!r} of column {name!r} cannot be a level and a missing code; leave it out of --levels, or pass "
+            f"--missing none with them, which makes {both[0]!r} no missing code"
+        )
     numbers = [read_number(level) for level in levels]
     values: tuple[float, ...] | None = None
-    if edit.role != "nominal" and (edit.role == "ordinal" or variable is None or variable.values):
+    if edit.role != "nominal":
         found = tuple(number for number in numbers if number is not None)
         is_rising = len(found) == len(levels) and list(found) == sorted(set(found))
         values = found if is_rising else tuple(float(index + 1) for index in range(len(levels)))
@@ -195,16 +242,19 @@ def _set_levels(
     if other or absent:
         values = None
     made = Variable(name, levels, values, None, missing, other, absent=absent)
-    note = ""
+    notes = []
     before = () if variable is None or variable.edges is not None else variable.levels
-    if (gone := [level for level in before if level not in levels]) and other is None:
-        note = (
+    if (gone := [level for level in before if level not in (*levels, *missing)]) and other is None:
+        notes.append(
             f"{abridge_names(gone, 6)} are no levels any more: rows with them are no samples, unless they are missing "
             "codes"
         )
-    return drafted.replace_column(
-        name, made, replace(column, role=made.role, why="levels as they were given", note=note)
-    )
+    if before and (new := [level for level in levels if level not in before]):
+        notes.append(
+            f"{abridge_names(new, 6)} were no levels of the draft: are they spelt as the data are?"
+        )
+    made_column = replace(column, role=made.role, why=GIVEN, note="; ".join(notes))
+    return drafted.replace_column(name, made, made_column)
 
 
 def _draft_again(
@@ -219,14 +269,22 @@ def _draft_again(
     if missing is None:
         own = variable.missing if variable is not None else (*drafted.schema.missing, *column.codes)
         missing = tuple(dict.fromkeys(own))
+    is_only_missing = edit.role is None and edit.other is None and edit.bins is None
+    if is_only_missing and variable is not None and (column.why == GIVEN or variable.part):
+        kept = _take_out(variable, missing)
+        freed = set(variable.missing).difference(missing)
+        freed = freed & {text for text, n in counted.counts.items() if n}
+        if freed and not variable.part:
+            kept = replace(kept, levels=(*kept.levels, *sorted(freed)), values=None)
+            note = f"{abridge_names(sorted(freed))} are levels behind the others: give all in their order, --levels"
+            column = replace(column, role="nominal", note=note)
+        column = replace(column, share_missing=_measure_missing(kept, counted))
+        return drafted.replace_column(name, kept, column)
     role = edit.role
     if role is None and edit.bins is not None:
         role = "continuous"
-    if role is None and edit.other is not None:
-        role = "nominal"
-    if role is None and variable is not None and edit.missing is None:
-        role = variable.role
-    if role is None and variable is not None and variable.role == "nominal":
+    is_merged = variable is not None and variable.other is not None
+    if role is None and (edit.other is not None or is_merged or WISHED in column.why):
         role = "nominal"
     if role == "continuous":
         texts = [t for t in counted.counts if t not in missing and read_number(t) is None]
@@ -250,8 +308,11 @@ def _draft_again(
     if proposal.variable is None:
         raise SchemaError(f"column {name!r} is {proposal.note}")
     if role not in (None, proposal.variable.role):
+        remedy = ""
+        if role == "ordinal":
+            remedy = f"; give the levels in their order: --levels {join_levels(proposal.variable.levels)}"
         raise SchemaError(
-            f"column {name!r} cannot be {role}: it would be {proposal.variable.role}, {proposal.why}"
+            f"column {name!r} cannot be {role}: it would be {proposal.variable.role}, {proposal.why}{remedy}"
         )
     codes = {text: why for text, why in column.codes.items() if text in missing}
     made = replace(ColumnDraft.from_proposal(proposal), codes=codes, about=column.about)

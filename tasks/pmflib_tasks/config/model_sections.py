@@ -101,10 +101,13 @@ def read_refresh(text: str) -> timedelta | None:
 class ModelConfig(Section):
     """Model and fit from pairwise marginals."""
 
-    rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"]
-    """Number of latent states; "auto" chooses it on held-out training folds, then on the validation folds. For method
-    "compare", that of the latent classes; the number of states for traits is chosen automatically.
+    rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"] | None = None
+    """Number of latent states; without one, a stack of models is fitted, with weights from the validation folds (see
+    `docs/stack.md`). "auto" chooses it on held-out training folds, then on the validation folds. For method "compare",
+    that of the latent classes; the number of states for traits is chosen automatically.
     """
+    effort: Literal["quick", "normal", "thorough"] = "normal"
+    """Length of the ladder of a stack, as `pmflib.fit_em` knows it. `pmf run --quick` sets "quick"."""
     rank_budget: Annotated[str, AfterValidator(check_budget)] = "10min"
     """Processor time for the choice of the rank: "30s", "10min", "2h". What is compared depends on a cost model rather
     than a clock, so the choice is the same on every machine, and the actual time may differ. `pmf run --quick` sets
@@ -124,12 +127,20 @@ class ModelConfig(Section):
     dependence: Literal["none", "auto", "tree"] = "none"
     """Whether variables may depend on each other within a latent class, along forests that are estimated. "auto" fits
     forests if pairs deviate clearly from the model without them, and uses them if the validation folds improve; "tree"
-    always uses them.
+    always uses them. In a stack, models with forests are among the others, except with "none"; its default is "auto".
     """
     refresh: Annotated[str, AfterValidator(check_refresh)] = "30d"
     """How long a model is refitted from a warm start, by passes from the live model, after the last fit from scratch:
     days as "30d", hours as "36h", weeks as "4w". "0d" fits from scratch in every run, "never" only when necessary.
     """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _open_dependence(cls, given: Any) -> Any:
+        """Let a stack have forests unless it is told not to."""
+        if isinstance(given, dict) and given.get("rank") is None:
+            return {"dependence": "auto", **given}
+        return given
 
     @model_validator(mode="after")
     def _check_options(self) -> ModelConfig:
@@ -160,6 +171,8 @@ class ModelConfig(Section):
         """
         if self.rank == "auto":
             raise ConfigError("model.rank is 'auto'; run the stage select first, or give a number")
+        if self.rank is None:
+            raise ConfigError("model.rank is missing, and a stack has none; give a number")
         return self.rank
 
 

@@ -161,6 +161,25 @@ class CoreConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_stack(self) -> CoreConfig:
+        if not self.is_stack:
+            return self
+        of_ranks = {
+            f"model.method = {self.model.method!r}": self.model.method != "auto",
+            "model.method_options": bool(self.model.method_options),
+            f"em.members = {self.em.members}": self.em.members > 1,
+            f"em.distil = {self.em.distil}": self.em.distil > 0,
+            f"em.target = {self.em.target!r}": self.em.target is not None,
+            "em.accelerate": self.em.accelerate,
+        }
+        if named := [name for name, is_given in of_ranks.items() if is_given]:
+            raise ValueError(
+                f"model.rank is missing, which makes a stack, and {' and '.join(named)} is for models of a rank: give "
+                'model.rank, a number or "auto"'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_members(self) -> CoreConfig:
         known = ("auto", "compare", *MEMBER_START_METHODS)
         if self.em.members > 1 and self.model.method not in known:
@@ -194,7 +213,7 @@ class CoreConfig(Section):
                 f"em.distil = {self.em.distil} makes a model without forests, and model.dependence = {given!r} asks "
                 "for them; leave one of them out"
             )
-        if given == "auto" and not self.evaluate.validation_folds:
+        if given == "auto" and not (self.is_stack or self.evaluate.validation_folds):
             raise ValueError(
                 "evaluate.validation_folds = 0 leaves nothing to choose by, and model.dependence = 'auto' chooses; "
                 "hold out a fold, or give 'tree' or 'none'"
@@ -224,6 +243,11 @@ class CoreConfig(Section):
     def section(self, kind: type[S]) -> S:
         """Return the section of a feature, given its class."""
         return next(each for each in self.sections.values() if isinstance(each, kind))
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether the model is a stack: no rank is given."""
+        return self.model.rank is None
 
     @property
     def has_traits(self) -> bool:
@@ -262,10 +286,9 @@ class CoreConfig(Section):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def shorten_rank_choice(self) -> CoreConfig:
-        """The same pipeline with little time for the choice of the rank."""
-        return self.model_copy(
-            update={"model": self.model.model_copy(update={"rank_budget": QUICK})}
-        )
+        """The same pipeline with little time for the choice of the rank, or with a short ladder."""
+        changes = {"rank_budget": QUICK, "effort": "quick"}
+        return self.model_copy(update={"model": self.model.model_copy(update=changes)})
 
     def resolve(self, path: str) -> str:
         """Path as seen from the configuration file; URLs and absolute paths stay as they are."""

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pmflib.base.display.summary import SummaryTable
 from pmflib.base.errors import StoreError
+from pmflib.base.texts import fold_text
 from pmflib.store.file_digests import check_artefact
 
 
@@ -140,6 +141,7 @@ def compare_labels(
     most
         Maximum number of tasks, and of workers, to list.
     """
+    first = _respell(first[0], second[0]), first[1]
     before, after, n_removed, n_added = _match(first[0], second[0], "task")
     changed = pc.not_equal(before["label"], after["label"])
     n_changed = int(pc.sum(changed).as_py() or 0)
@@ -174,6 +176,16 @@ def compare_labels(
         n_gone,
         _share_classes(first[0], second[0]),
     )
+
+
+def _respell(first: pa.Table, second: pa.Table) -> pa.Table:
+    """Write labels that only the first run has as the second run spells them."""
+    known, old = (table["label"].unique().drop_null().to_pylist() for table in (second, first))
+    spelt = {fold_text(label): label for label in known}
+    new = [label if label in known else spelt.get(fold_text(label), label) for label in old]
+    places = pc.index_in(first["label"], pa.array(old, first["label"].type))
+    place = first.column_names.index("label")
+    return first.set_column(place, "label", pa.array(new, first["label"].type).take(places))
 
 
 def _match(first: pa.Table, second: pa.Table, key: str) -> tuple[pa.Table, pa.Table, int, int]:

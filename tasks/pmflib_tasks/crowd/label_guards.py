@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.display.summary import percent
 from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
+from pmflib.base.texts import fold_text, unify_texts
 from pmflib.ingest.dataset.accounts import StepSummary
-from pmflib.ingest.dataset.spills import LEVELS_FILE, find_levels
+from pmflib.ingest.dataset.spills import LEVELS_FILE
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import LEVEL_COUNTS, list_file_steps
@@ -76,9 +78,9 @@ def read_label_files(store: Store, dataset: Reference, schema: Schema) -> list[L
     for step in list_file_steps(store, dataset):
         folder = store.locate(step.step)
         own = np.load(io.BytesIO(read_checked(folder / LEVEL_COUNTS)), allow_pickle=False)
-        levels = find_levels(folder, schema, strict=False)
+        levels = _find_levels(folder, schema)
         given = np.zeros(schema.n_levels + 1, np.int64)
-        np.add.at(given, np.arange(own.size) if levels is None else levels[:-1], own)
+        np.add.at(given, levels, own)
         entry = store.find(step.step.identity)
         times = None if entry is None else from_json(StepSummary, entry.summary, is_part=True).times
         newest = None
@@ -93,6 +95,17 @@ def read_label_files(store: Store, dataset: Reference, schema: Schema) -> list[L
     return list(files.values())
 
 
+def _find_levels(folder: Path, schema: Schema) -> list[int]:
+    """Level in a schema of each level of a file; the last number where the schema has none."""
+    places = {
+        (worker.name, fold_text(label)): first + code
+        for worker, first in zip(schema, schema.offsets.tolist(), strict=False)
+        for code, label in enumerate(worker.levels)
+    }
+    named = map(parse_json, map(str.encode, parse_json(read_checked(folder / LEVELS_FILE))))
+    return [places.get((worker, fold_text(label)), schema.n_levels) for worker, label in named]
+
+
 def join_names(store: Store, datasets: Iterable[Reference]) -> Schema:
     """Make a schema of all workers and classes of some datasets: each run of a label log has its own."""
     workers, classes = set[str](), set[str]()
@@ -101,7 +114,7 @@ def join_names(store: Store, datasets: Iterable[Reference]) -> Schema:
             worker, label = parse_json(text.encode())
             workers.add(worker)
             classes.add(label)
-    levels = sort_names(classes)
+    levels = sort_names(unify_texts(sort_names(classes)).values())
     return Schema(tuple(Variable(worker, levels) for worker in sort_names(workers)))
 
 

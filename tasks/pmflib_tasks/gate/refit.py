@@ -165,7 +165,11 @@ def _has_erased(records: Sequence[RunRecord], since: RunRecord) -> bool:
 
 def digest_fit_options(config: PipelineConfig) -> str:
     """Hash with SHA-256 the options that affect a fit, except the frequency of fits from scratch."""
-    unused = {"refresh"} if config.model.rank == "auto" else {"refresh", "rank_budget"}
+    unused = {"refresh"}
+    if config.model.rank != "auto":
+        unused.add("rank_budget")
+    if not config.is_stack:
+        unused.add("effort")
     content = {
         "model": config.model.model_dump(mode="json", exclude=unused),
         "em": config.em.model_dump(mode="json", exclude={"errors"}),
@@ -206,6 +210,8 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
         return "em.max_passes is 0"
     if "conditional_share" in model.origin:
         return "the live model is fitted to its target, which EM would undo"
+    if "stack" in model.origin and not config.is_stack:
+        return "the live model is a stack"
     if not model.origin.pseudo_count:
         return "without pseudo-counts EM never leaves a zero of the live model"
     return ""

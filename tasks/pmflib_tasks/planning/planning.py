@@ -330,7 +330,7 @@ def count_tasks(
     n_runs = min(count_groups(*share, COUNTING_COARSENESS), choose_n_runs(n_folds, n_threads))
     fold = plan_fold_merges(n_runs, schema.n_levels)
     found = {"count": n_folds * (fold.n_runs + fold.n_merges)}
-    known = rank or (None if config.model.rank == "auto" else config.model.rank)
+    known = _find_rank(config, rank)
     if known is not None and not config.has_traits:
         from pmflib.em.memory import plan_pass
 
@@ -340,6 +340,13 @@ def count_tasks(
         one = plan_pass(costs, n_threads, schema.n_levels, known)
         found["refine"] = one.n_runs + one.n_merges
     return found
+
+
+def _find_rank(config: PipelineConfig, rank: int | None) -> int | None:
+    """Return the given rank, or the configured one; None for "auto" and stacks."""
+    if rank is not None or config.model.rank == "auto":
+        return rank
+    return config.model.rank
 
 
 def list_plans(
@@ -376,10 +383,12 @@ def list_plans(
         return pairs.take_larger(plan_replicates(n_levels, n_replicates, n))
 
     plans: dict[str, PlanWorker] = {"count": plan_counts}
-    known = rank or (None if config.model.rank == "auto" else config.model.rank)
+    known = _find_rank(config, rank)
     if known is not None and not config.has_traits:
         costs = measure_run(config, schema, n_threads, account).costs
         plans["refine"] = _plan_classes(config, schema, n_threads, known, costs)
+    if config.is_stack:
+        plans["stack"] = _plan_stack(config, schema, n_threads, account)
     for each in list_own_stages(config, schema, n_threads, account):
         if each.memory is not None and each.applies:
             plans[each.name] = each.memory
@@ -434,6 +443,24 @@ def _plan_classes(
         return plan
 
     return plan_worker
+
+
+def _plan_stack(
+    config: PipelineConfig, schema: Schema, n_threads: int, account: DatasetAccount | None
+) -> PlanWorker:
+    """Plan the step of a stack that needs most, for training samples of the size of the data."""
+    from pmflib.em.memory import plan_pass
+    from pmflib.fits.from_samples import make_stack
+
+    sizes = measure_run(config, schema, n_threads, account)
+    share = len(config.fold_split.train) / config.store.folds
+    n_rows, n_observed = (round(share * each) for each in (sizes.n_samples, sizes.n_observed))
+    fit = make_stack(schema, config.model.effort, config.model.dependence)
+
+    def count_waiting(n_states: int) -> int:
+        return plan_pass(sizes.costs, n_threads, schema.n_levels, n_states).n_waiting
+
+    return lambda n: fit.plan(n_rows, n_observed, n, count_waiting)
 
 
 def check_run_width(config: PipelineConfig, schema: Schema) -> None:

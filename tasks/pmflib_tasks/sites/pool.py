@@ -163,7 +163,8 @@ def fit_pooled(config: PipelineConfig, dataset: Reference, pooled: Reference) ->
         from pmflib.fits.ranks.by_pairs import select_rank
 
         training = PairCounts.load(store.locate(pooled) / PAIRS).select_folds(train)
-        rank, choice = given, None
+        # a configuration without a rank is refused with sites
+        rank, choice = given or "auto", None
         if rank == "auto":
             budget = config.model.rank_seconds
             choice = select_rank(training, rng=seed, budget=budget, checkpoint=work)

@@ -42,6 +42,11 @@ class SitesConfig(RootModel[dict[str, str]], FeatureSection):
         """
         if not self.root:
             return
+        if config.is_stack:
+            raise ValueError(
+                "model.rank is missing, which makes a stack of models of samples, and sites hand on counts of pairs; "
+                'give model.rank, a number or "auto"'
+            )
         refused = {
             f"model.method = {config.model.method!r}": config.model.method in SAMPLE_METHODS,
             f"model.dependence = {config.model.dependence!r}": config.model.dependence != "none",

@@ -147,6 +147,16 @@ def run_refine(walk: Walk) -> Reference:
     return refine(set_chosen_rank(walk), dataset, counts, start, walk.address)
 
 
+def run_stack(walk: Walk) -> Reference:
+    """Fit a stack; a warm start continues the live one."""
+    from pmflib_tasks.stages.stack import stack
+
+    start = walk.refit.start
+    if start is not None:
+        walk.stages["start"] = start
+    return stack(walk.config, walk.stages["dataset"], start, walk.address)
+
+
 def run_evaluate(walk: Walk) -> Reference:
     """Score the model on held-out samples, and against the counts that it was fitted with."""
     counts, stages = walk.find_current("counts"), walk.stages
@@ -168,6 +178,9 @@ STEPS = (
     ),
     Step("start", run_warm_start, applies=lambda walk: walk.refit.start is not None),
     Step("start", run_fit, needs=("counts",), uses=("rank",)),
+    Step(
+        "model", run_stack, needs=("dataset", "counts"), applies=lambda walk: walk.config.is_stack
+    ),
     REFINE,
     Step("scores", run_evaluate, needs=("dataset", "counts", "model")),
 )

@@ -70,7 +70,8 @@ def _specify(
 
 def choose_n_states(config: PipelineConfig) -> int | str:
     """Choose the number of states of a fit without a starting model."""
-    return "auto" if config.compares_traits else config.model.rank
+    # a configuration without a rank is that of a stack
+    return "auto" if config.compares_traits else (config.model.rank or "auto")
 
 
 def _find_settings(config: PipelineConfig, start: Reference | None) -> dict[str, Any]:

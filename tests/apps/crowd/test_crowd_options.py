@@ -40,6 +40,7 @@ def call(monkeypatch, tmp_path, capsys):
 
 def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_path):
     file = tmp_path / "crowd" / "pipeline.toml"
+    (tmp_path / "a.csv").write_text("task\twho\tlabel\n1\tx\ta\n")
     assert call("a.csv", "--worker", "who", "--delimiter", "\\t") == (0, "")
     text = file.read_text()
     assert 'variable = "who"' in text
@@ -48,6 +49,15 @@ def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_p
     assert call() == (0, "")
     assert call("a.csv", "--task", "task", "--worker", "who", "--delimiter", "\\t") == (0, "")
     assert file.read_text() == edited
+
+
+def test_crowd__columns_of_other_names_are_named_with_their_options(call, tmp_path):
+    (tmp_path / "a.csv").write_text("item,annotator,my choice\n1,x,a\n1,y,b\n")
+    code, err = call("a.csv")
+    assert (code, list(tmp_path.glob("crowd/*.toml"))) == (2, [])
+    assert "pmf crowd --task item --worker annotator --label 'my choice'" in err
+    named = ["--task", "item", "--worker", "annotator", "--label", "my choice"]
+    assert call("a.csv", *named) == (0, "")
 
 
 def test_crowd__configuration_in_place_of_labels_is_refused(call, tmp_path):

@@ -168,3 +168,73 @@ def test_read_labels__hundreds_of_labels_are_warned_of_and_thousands_refused():
         pmf.crowd.read_labels(name(120))
     with pytest.raises(SchemaError, match="number of distinct labels is 2500; pass at most 1000"):
         pmf.crowd.read_labels(name(2500))
+
+
+def test_read_labels__the_most_frequent_spelling_is_kept():
+    table = {"task": [1, 1, 2, 2], "worker": list("abab"), "label": ["Dog", "dog", "dog", "cat"]}
+    with pytest.warns(SchemaWarning, match="'Dog' for 'dog'"):
+        log = pmf.crowd.read_labels(table)
+    assert log.classes.to_pylist() == ["cat", "dog"]
+
+
+MATRIX = np.array([[0, 1, -1], [1, -1, 1], [0, 0, 0], [1, 1, 0]])
+
+
+def test_read_labels__minus_one_in_a_matrix_of_integers_is_a_gap_in_any_table():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(MATRIX, columns=["u", "v", "w"])
+    logs = [pmf.crowd.read_labels(each) for each in (MATRIX, frame, pa.Table.from_pandas(frame))]
+    assert [log.classes.to_pylist() for log in logs] == [[0, 1]] * 3
+    assert [log.block.indices.tolist() for log in logs] == [logs[0].block.indices.tolist()] * 3
+    named = pmf.crowd.read_labels(frame, classes=[-1, 0, 1])
+    assert named.block.n_observed == MATRIX.size
+    # below it, -1 is a step of a scale
+    assert pmf.crowd.read_labels(MATRIX - 1).classes.to_pylist() == [-2, -1, 0]
+
+
+@pytest.mark.parametrize("labels", [[-1, 0, 1], [-1.0, 0.0, 2.0], ["-1", "cat", "dog"]])
+def test_read_labels__minus_one_is_asked_about(labels):
+    table = {"task": [1, 1, 2], "worker": list("aba"), "label": labels}
+    with pytest.raises(SchemaError, match=r"label -1 stands beside .* classes"):
+        pmf.crowd.read_labels(table)
+    assert pmf.crowd.read_labels(table, classes=labels).n_classes == 3
+    with pytest.warns(SchemaWarning, match="not among the classes"):
+        assert pmf.crowd.read_labels(table, classes=labels[1:]).block.n_observed == 2
+
+
+NAMES = [("Task", "Worker", "Label"), ("id", "annotator", "choice"), ("item_id", "user", "vote")]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_read_labels__a_log_of_other_names_is_no_matrix(names):
+    pandas = pytest.importorskip("pandas")
+    rows = [(f"t{n // 2}", f"w{n % 2}", "xy"[n % 3 == 0]) for n in range(20)]
+    frame = pandas.DataFrame(rows, columns=names)
+    with pytest.raises(SchemaError, match=r"name them \['task', 'worker', 'label'\]") as raised:
+        pmf.crowd.read_labels(frame)
+    renamed = str(raised.value).partition("columns=")[2].removesuffix(")")
+    right = dict(zip(names, ("task", "worker", "label"), strict=True))
+    assert renamed == str(right)
+
+
+def test_read_labels__a_frame_with_a_column_of_its_own_values_is_no_matrix():
+    pandas = pytest.importorskip("pandas")
+    rows = [(f"t{n // 2}", f"w{n % 2}", "xy"[n % 3 == 0]) for n in range(20)]
+    with pytest.raises(SchemaError, match="are absent"):
+        pmf.crowd.read_labels(pandas.DataFrame(rows, columns=["p", "q", "r"]))
+    frame = pandas.DataFrame(MATRIX, columns=["u", "v", "w"])
+    keyed = frame.assign(key=[f"k{row}" for row in range(len(frame))])
+    with pytest.raises(SchemaError, match=r"table.set_index\('key'\)"):
+        pmf.crowd.read_labels(keyed)
+    assert pmf.crowd.read_labels(keyed.set_index("key")).n_workers == 3
+
+
+@pytest.mark.parametrize("kind", [np.uint64, np.int64, np.int8])
+def test_read_labels__identifiers_of_any_integers(kind):
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    values = np.array([most, most - 1, most, most - 1], kind)
+    table = {"task": values, "worker": np.array([least, least, 1, 1], kind), "label": list("xyxy")}
+    log = pmf.crowd.read_labels(table)
+    assert log.tasks.to_pylist() == [most - 1, most]
+    assert log.workers.to_pylist() == [least, 1]
+    assert log.block.indices.tolist() == [1, 3, 0, 2]

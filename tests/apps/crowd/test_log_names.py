@@ -20,7 +20,7 @@ def names_in(tmp_path, content):
 def test_find_log_names__names_in_natural_order(tmp_path):
     lines = b"task,worker,label\n1,w10,b\n1,w2,a\n2, w2 ,NA\n2,,a\n3,\xff,c\n"
     found = names_in(tmp_path, lines)
-    assert found == LogNames(("w2", "w10"), ("a", "b", "c"))
+    assert found == LogNames(("w2", "w10"), ("a", "b", "c"), (2, 1, 1))
 
 
 def test_find_log_names__label_column_with_too_many_values(tmp_path):
@@ -72,4 +72,26 @@ def test_find_log_names__in_latin_1(tmp_path):
     (tmp_path / "x.csv").write_bytes("task,worker,label\nJürgen,größe,groß\n".encode("latin-1"))
     (source,) = find_sources(str(tmp_path))
     found = find_log_names(source, SOURCE.model_copy(update={"encoding": "latin-1"}))
-    assert found == LogNames(("größe",), ("groß",))
+    assert found == LogNames(("größe",), ("groß",), (1,))
+
+
+def test_make_label_schema__one_other_spelling_does_not_rename_a_class(tmp_path):
+    first = names_in(tmp_path, b"task,worker,label\n" + b"1,w,dog\n" * 9 + b"2,w,cat\n")
+    second = names_in(tmp_path, "task,worker,label\n3,w,Dog\n4,w,caf\u00e9\n".encode())
+    whole = LogNames.merge([second, first])
+    assert whole.count_labels() == {"Dog": 1, "caf\u00e9": 1, "cat": 1, "dog": 9}
+    with pytest.warns(SchemaWarning, match="'Dog' for 'dog'"):
+        schema = make_label_schema(whole, SOURCE)
+    # the order is that of the spelling that is kept
+    assert schema[0].levels == ("caf\u00e9", "cat", "dog")
+    variants = (" cafe\u0301\u200b", "Dog\u00a0")
+    assert [schema[0].encode_value(text) for text in variants] == [0, 2]
+
+
+def test_make_label_schema__asks_what_minus_one_means():
+    names = LogNames(("u",), ("-1", "0", "1"))
+    with pytest.raises(SchemaError, match="--classes 0,1"):
+        make_label_schema(names, SOURCE)
+    assert make_label_schema(names, SOURCE, ["0", "1"])[0].levels == ("0", "1")
+    scale = LogNames(("u",), ("-2", "-1", "0"))
+    assert make_label_schema(scale, SOURCE)[0].levels == ("-2", "-1", "0")

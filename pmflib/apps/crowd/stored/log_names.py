@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from pmflib.apps.crowd.class_names import (
     MOST_CLASSES,
     make_class_variable,
+    refuse_abstention,
     sort_names,
     unify_classes,
 )
@@ -31,7 +33,7 @@ from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.file_digests import read_checked
 
-VERSION = 1
+VERSION = 2
 """Version of the artefact; increase it when its content changes."""
 NAMES_FILE = "census.json"
 """File of names in an artefact of kind "census"; both names are part of the store format."""
@@ -45,20 +47,33 @@ class LogNames(JsonRecord):
     ----------
     workers, labels
         Distinct names in natural order ("2" before "10").
+    times
+        How often each label occurs; empty if it is unknown.
     """
 
     workers: tuple[str, ...]
     labels: tuple[str, ...]
+    times: tuple[int, ...] = ()
 
     @staticmethod
     def merge(parts: Iterable[LogNames]) -> LogNames:
         """Names in any of several logs."""
         workers: set[str] = set()
-        labels: set[str] = set()
+        labels = Counter[str]()
         for part in parts:
             workers.update(part.workers)
-            labels.update(part.labels)
-        return LogNames(sort_names(workers), sort_names(labels))
+            labels.update(part.count_labels())
+        return LogNames.of_counts(workers, labels)
+
+    @staticmethod
+    def of_counts(workers: Iterable[str], labels: Mapping[str, int]) -> LogNames:
+        """Names of workers, and of labels with their counts."""
+        names = sort_names(labels)
+        return LogNames(sort_names(workers), names, tuple(labels[name] for name in names))
+
+    def count_labels(self) -> dict[str, int]:
+        """How often each label occurs, once where it is unknown."""
+        return dict(zip(self.labels, self.times or [1] * len(self.labels), strict=True))
 
     def save(self, path: Path) -> None:
         """Write the names as JSON."""
@@ -94,16 +109,16 @@ def find_log_names(
     assert config.variable is not None
     assert config.value is not None
     workers: set[str] = set()
-    labels: set[str] = set()
+    labels = Counter[str]()
     columns = list(dict.fromkeys([config.variable, config.value]))
     for raw in read_rows(source, config, columns):
         workers.update(_distinct(raw.batch.column(config.variable)))
         labels.update(_distinct(raw.batch.column(config.value)))
-        for column, found, most in (
-            (config.variable, workers, MAX_VARIABLES),
-            (config.value, labels, MOST_CLASSES),
+        for column, n_found, most in (
+            (config.variable, len(workers), MAX_VARIABLES),
+            (config.value, len(labels), MOST_CLASSES),
         ):
-            if len(found) > most:
+            if n_found > most:
                 raise SchemaError(
                     f"{source.name}: column {column!r} has more than {most} distinct values; check which columns hold "
                     "the worker and the label"
@@ -111,8 +126,9 @@ def find_log_names(
     if erased is not None:
         names = sorted(workers)
         workers -= {names[row] for row in np.flatnonzero(erased.find_texts(names)).tolist()}
-    missing = {text.strip() for text in config.missing}
-    return LogNames(sort_names(workers - {""}), sort_names(labels - missing))
+    for text in config.missing:
+        labels.pop(text.strip(), None)
+    return LogNames.of_counts(workers - {""}, labels)
 
 
 def build_log_names(source: Source, config: SourceOptions, root: str) -> Entry:
@@ -193,18 +209,20 @@ def make_label_schema(
     Raises
     ------
     SchemaError
-        If there is no worker or no label, or a weight column is set.
+        If there is no worker or no label, labels may be abstentions, or a weight column is set.
 
     Warns
     -----
     SchemaWarning
-        If labels that differ only in case or Unicode composition are merged, or there are hundreds of classes.
+        If labels that differ only in case, blanks or Unicode composition are merged, or there are hundreds of classes.
     """
     if config.weight is not None:
         raise SchemaError(
             f"source.weight is {config.weight!r}, but tasks of a label log have no weights; remove it"
         )
-    levels = tuple(classes) if classes is not None else unify_classes(names.labels)
+    if classes is None:
+        refuse_abstention(names.labels)
+    levels = tuple(classes or unify_classes(names.labels, names.count_labels()))
     if not names.workers or not levels:
         raise SchemaError(
             f"{len(names.workers)} workers and {len(levels)} labels were found; check the names of the columns"
@@ -254,15 +272,18 @@ def narrow_schema(schema: Schema, names: LogNames, config: SourceOptions) -> Sch
     return make_label_schema(LogNames(workers, labels), config, labels)
 
 
-def _distinct(column: pa.Array) -> set[str]:
-    """Distinct texts of a column, except undecodable ones."""
-    texts = set()
-    for value in pc.unique(column).to_pylist():
+def _distinct(column: pa.Array) -> Counter[str]:
+    """Counts of the distinct texts of a column, except undecodable ones."""
+    texts = Counter[str]()
+    counted = pc.value_counts(column)
+    for value, count in zip(
+        counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True
+    ):
         if value is None:
             continue
         try:
             text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
         except UnicodeDecodeError:
             continue
-        texts.add(text.strip())
+        texts[text.strip()] += count
     return texts

@@ -1,0 +1,123 @@
+"""Fitted rungs, and the stack that they are with their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pmflib.base.arrays import FloatArray
+from pmflib.base.comparison import PairedDifference, estimate_gain
+from pmflib.fits.fit_statistics import RungFit
+from pmflib.fits.stack.ladder import Rung, mix_models
+from pmflib.fits.stack.weights import learn_weights, mix_scores
+from pmflib.model import JointPMF
+from pmflib.model.origin import ModelOrigin
+from pmflib.schema import Schema
+
+LEAST_WEIGHT = 0.01
+"""Weight below which a rung is dropped."""
+PRIOR_ROWS = 0.1
+"""Pseudo-samples of all weights, distributed inversely to the roots of the numbers of states: they decide between
+models that held-out samples cannot distinguish. More would keep weight for small models that are worse.
+"""
+
+
+class FittedRung(NamedTuple):
+    """A rung fitted to all splits.
+
+    Parameters
+    ----------
+    rung
+        The rung.
+    passes
+        Number of passes of each of its runs.
+    parameters
+        Joined parameters for each split.
+    scores
+        float64 of shape (n_samples, 1 or 2): log-probability of each held-out sample of all splits under the fit
+        without it, nats; with a target, that of its other variables as well.
+    """
+
+    rung: Rung
+    passes: tuple[int, ...]
+    parameters: tuple[Any, ...]
+    scores: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Rungs with their weights.
+
+    Parameters
+    ----------
+    rungs
+        Fitted rungs, at least one.
+    weights
+        float64 of shape (n_rungs,), which sum to 1.
+    counts
+        float64 of shape (n_samples,): number of samples that each held-out row counts for.
+    """
+
+    rungs: tuple[FittedRung, ...]
+    weights: FloatArray
+    counts: FloatArray
+
+    @classmethod
+    def weigh(cls, rungs: Sequence[FittedRung], counts: FloatArray) -> Stack:
+        """Learn the weights of rungs; those with less than ``LEAST_WEIGHT`` are dropped."""
+        while True:
+            scores = np.stack([each.scores for each in rungs], axis=1)
+            sizes = np.array([each.rung.n_states**-0.5 for each in rungs])
+            hidden = scores[:, :, 1] if scores.shape[2] > 1 else None
+            prior = PRIOR_ROWS * sizes / sizes.sum()
+            weights = learn_weights(scores[:, :, 0], counts, prior, hidden)
+            kept = weights >= LEAST_WEIGHT
+            if kept.all():
+                return cls(tuple(rungs), weights, counts)
+            rungs = [each for each, is_kept in zip(rungs, kept, strict=True) if is_kept]
+
+    @property
+    def scores(self) -> FloatArray:
+        """Log-likelihood of each held-out sample, nats: float64 of shape (n_samples,)."""
+        found = np.stack([each.scores for each in self.rungs], axis=1)
+        mixed = mix_scores(found[:, :, 0], self.weights)
+        return mixed - mix_scores(found[:, :, 1], self.weights) if found.shape[2] > 1 else mixed
+
+    def average(self, scores: FloatArray) -> float:
+        """Return the mean over held-out samples."""
+        return float(self.counts @ scores / max(self.counts.sum(), 1e-300))
+
+    def subtract(self, other: Stack) -> PairedDifference:
+        """Return the gain over another stack per held-out sample, nats, and its standard error."""
+        gains = self.scores - other.scores
+        sums = self.counts.sum(), self.counts @ gains, self.counts @ gains**2
+        return estimate_gain(np.array(sums))
+
+    def mix(self, parameters: Sequence[Any], schema: Schema, origin: ModelOrigin) -> JointPMF:
+        """Make one model of the parameters of all rungs."""
+        models = [
+            each.rung.make(joined, schema, origin)
+            for each, joined in zip(self.rungs, parameters, strict=True)
+        ]
+        if len(models) == 1:
+            return models[0]
+        return mix_models(models, self.weights, schema, origin)
+
+    def list_rungs(self) -> tuple[RungFit, ...]:
+        """Return what a result says of the rungs."""
+        return tuple(
+            RungFit(
+                each.rung.name,
+                each.rung.kind,
+                each.rung.rank,
+                each.rung.members,
+                max(each.passes),
+                self.average(each.scores[:, 0] - each.scores[:, 1:].sum(axis=1)),
+                float(weight),
+                each.rung.number,
+            )
+            for each, weight in zip(self.rungs, self.weights, strict=True)
+        )

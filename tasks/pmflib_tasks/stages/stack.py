@@ -1,0 +1,109 @@
+"""Stage: fit of a stack of models, from scratch or from yesterday's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pmflib.base.display.progress import report_progress
+from pmflib.base.errors import ConvergenceWarning
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.model import JointPMF
+from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+
+VERSION = 1
+
+
+@stage(name="stack", makes="model")
+def stack(
+    config: PipelineConfig, dataset: Reference, start: Reference | None = None, address: str = ""
+) -> Reference:
+    """Fit a stack to the training folds, with weights from the validation folds.
+
+    Parameters
+    ----------
+    config
+        The pipeline, without a rank.
+    dataset
+        Reference from `ingest`.
+    start
+        Stack that is continued; None fits one from scratch.
+    address
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
+
+    Returns
+    -------
+    Reference to the model.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the parameters and statistics do not fit in memory.
+    """
+    store, em, folds = open_store(config), config.em, config.fold_split
+    dependence, effort = config.model.dependence, config.model.effort
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        # on most nights the manifest has the model
+        from pmflib.answering.weighing import inherit_weight, weigh_model
+        from pmflib.em.family import PassReporter
+        from pmflib.em.stored_samples import StoredSamples
+        from pmflib.fits.fit_result import summarise_fit
+        from pmflib.fits.from_samples import fit_em, plan_fit_em
+
+        schema, begin = load_schema(config), dict[str, Any]()
+        live = None if start is None else JointPMF.load(store.locate(start) / "model")
+        if live is not None:
+            begin = {"model": live}
+        with open_workers(config, address) as (client, memory), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            training = StoredSamples.open(store, dataset, schema, folds.train, client)
+            held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
+
+            def plan_worker(n_threads: int) -> MemoryPlan:
+                return plan_fit_em(
+                    training, None, dependence=dependence, effort=effort, n_threads=n_threads
+                )
+
+            memory.check(plan_worker)
+            kept, held_kept = memory.find_kept(plan_worker)
+            options = em.model_dump(include={"max_passes", "tol", "patience", "pseudo_count"})
+            result = fit_em(
+                training.with_spare(kept),
+                validation=held_out.with_spare(held_kept),
+                dependence=dependence,
+                effort=effort,
+                rng=config.seed,
+                checkpoint=work,
+                on_pass=PassReporter(partial(report_progress, "stack"), em.max_passes),
+                **begin,
+                **options,
+            )
+            names = ", ".join(f"{each.name} {each.weight:.2f}" for each in result.ladder)
+            report_progress("stack", em.max_passes, em.max_passes, names)
+            hidden = [*folds.validation, *folds.test]
+            unseen = StoredSamples.open(store, dataset, schema, hidden, client)
+            known = live is not None and inherit_weight(result.model, live, training.n_samples)
+            (known or weigh_model(result.model, training, unseen)).save(folder / "model")
+            return summarise_fit(result)
+
+    report_progress("stack", 0, em.max_passes)
+    return build_artefact(
+        store,
+        "model",
+        inputs={"dataset": dataset} | ({} if start is None else {"start": start}),
+        options={
+            **em.model_dump(include={"max_passes", "tol", "patience", "pseudo_count"}),
+            **{"method": "stack", "effort": effort, "dependence": dependence},
+            "seed": config.seed,
+            **{name: list(each) for name, each in asdict(folds).items()},
+        },
+        version=VERSION,
+        write=write,
+    ).reference
