@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray, name_type
+from pmflib.base.codes import Codes
 from pmflib.base.display.summary import name_missing
 from pmflib.base.errors import SchemaError
 from pmflib.base.texts import abridge_names, list_near
@@ -17,9 +18,9 @@ from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import MISSING, as_text
 
 Level: TypeAlias = str | float | bool
-LevelSet: TypeAlias = Level | Collection[Level]
+LevelSet: TypeAlias = Level | Collection[Level] | Codes
 Given: TypeAlias = Mapping[str | int, LevelSet] | Mapping[str, LevelSet] | Mapping[int, LevelSet]
-"""Mapping from a variable, by name or position, to an answer, or a collection of answers."""
+"""Mapping from a variable, by name or position, to an answer, a collection of answers, or `Codes`."""
 Conditions: TypeAlias = Mapping[int, tuple[int, ...]]
 """Mapping from the position of a variable to its allowed codes, in ascending order."""
 
@@ -54,15 +55,16 @@ def find_code(variable: Variable, text: object) -> int:
 def explain_no_level(variable: Variable, level: object) -> str:
     """Return a message that a variable has no such level: the valid levels, or that the value was declared missing."""
     text, position = as_text(level), ""
-    if isinstance(level, str) and variable.encode_value(text) == MISSING:
+    if variable.encode_value(text) == MISSING:
         return (
             f"variable {variable.name!r} has no level {level!r}: it was declared missing, as "
             f"{name_missing(variable.missing)} are; take it out of its missing codes to make it a level, or leave the "
             "condition out"
         )
-    if isinstance(level, int | np.integer) and 0 <= level < variable.cardinality:
+    is_whole = isinstance(level, int | np.integer) and not isinstance(level, bool)
+    if is_whole and 0 <= int(level) < variable.cardinality:
         position = (
-            f"; a number is an answer: the level at position {level} is {variable.levels[level]!r}"
+            f"; a number is an answer, no position: that at {level} is {variable.levels[level]!r}"
         )
     close = list_near(text, variable.levels)
     hint = f"did you mean {close}? Its levels" if close else "levels"
@@ -80,8 +82,8 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     schema
         The schema.
     given
-        Level of each variable, or a collection of allowed levels: answers, in the words or numbers of the data. None
-        means no condition.
+        Level of each variable, or a collection of allowed levels: answers, in the words or numbers of the data, or
+        `Codes`. None means no condition.
 
     Raises
     ------
@@ -98,7 +100,12 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
         # anything but a collection is treated as a single level, and rejected if it is not one
         single = isinstance(levels, str) or not isinstance(levels, Collection)
         requested: Any = [levels] if single else levels
-        codes = {encode_level(schema[position], each) for each in requested}
+        if isinstance(levels, Codes):
+            codes = set(levels.ravel().tolist())
+            if codes and not 0 <= min(codes) <= max(codes) < schema[position].cardinality:
+                raise SchemaError(f"given[{name!r}] is {levels!r}; codes are those of levels")
+        else:
+            codes = {encode_level(schema[position], each) for each in requested}
         if not codes or position in conditions:
             raise SchemaError(
                 f"given[{name!r}] is {levels!r}: each may occur once, with a level or some levels"

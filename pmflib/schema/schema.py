@@ -319,8 +319,12 @@ class Schema(Summarised):
         hint = ""
         if isinstance(table, np.ndarray):
             self._check_shape(table)
+            if np.issubdtype(table.dtype, np.number):
+                hint = (
+                    "; an array holds answers: codes are of type pmflib.Codes, from schema.encode or as "
+                    "pmflib.Codes(array)"
+                )
             table = name_columns(table, self.names)
-            hint = "; an array holds answers: pass codes as pmflib.Codes(array)"
         columns = as_arrow(table, {*self.columns, *self.names})
         for name in (*optional, *(() if hidden is None else (hidden,))):
             self.position(name)

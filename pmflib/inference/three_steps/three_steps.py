@@ -596,7 +596,7 @@ def assign_rows(
     rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
     if rows.size < 2:
         raise PmfError(f"{rows.size} rows have a weight and anything observed; pass at least 2")
-    codes = np.ascontiguousarray(codes[rows])
+    codes = codes[rows]
     posteriors, weights = model.posterior(codes), weights[rows]
     shares = posteriors
     if assignment == "modal":
