@@ -90,6 +90,9 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     SchemaError
         If given is not a mapping, a variable or level is unknown, a variable occurs twice, or a collection is empty.
     """
+    if getattr(given, "ndim", None) == 1 and hasattr(given, "to_dict"):
+        # a row of a frame
+        given = given.to_dict()
     if given is not None and not isinstance(given, Mapping):
         raise SchemaError(
             f"given is {given!r}, {name_type(given)}; pass a level by variable, as {{'smokes': 'yes'}}"

@@ -416,7 +416,7 @@ class Mixture(Summarised):
             If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
         positions = find_positions(self.schema, variables, given, MAX_MARGINAL_CELLS)
-        prior = self.condition(given).prior if given else self.prior
+        prior = self.condition(given).prior if given is not None else self.prior
         return mix_factors(prior, [self.factor(position) for position in positions])
 
     def condition(self, given: Given | None) -> Self:
@@ -589,7 +589,7 @@ class Mixture(Summarised):
             As `condition` does.
         """
         check(Interval(whole=True), n_rows=n_rows)
-        model = self.condition(given) if given else self
+        model = self.condition(given) if given is not None else self
         return Codes(model._draw(n_rows, np.random.default_rng(rng)))
 
     def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:

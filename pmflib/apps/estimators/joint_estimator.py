@@ -335,7 +335,7 @@ class TableEstimator(JointEstimator):
             dimensions, n_states = self.dimensions, self.rank
             self._keep(
                 fit_traits(
-                    codes,
+                    Codes(codes),
                     schema,
                     dimensions=dimensions,
                     n_states=n_states,

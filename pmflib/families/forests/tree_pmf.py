@@ -260,7 +260,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         """
         positions = find_positions(self.schema, variables, given, MAX_CELLS)
         sizes = [int(self.schema.cardinalities[position]) for position in positions]
-        model = self.condition(given) if given else self
+        model = self.condition(given) if given is not None else self
         if len(positions) == 1:
             return np.asarray(model.factor(positions[0]) @ model.prior)
         chances = np.empty(math.prod(sizes))

@@ -56,7 +56,8 @@ def infer_schema(
     kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
     left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
     if is_array and left:
-        raise SchemaError(f"column {left[0]}; all columns of an array are variables")
+        name = next(name for name, each in proposals.items() if not each.variable)
+        raise SchemaError(f"column {name[1:]} of the array is {proposals[name].note}")
     if not kept:
         raise SchemaError(
             f"no column can be a variable: column {list_some(left, 4, '; column ')}; or raise "
