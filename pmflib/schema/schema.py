@@ -22,7 +22,7 @@ from pmflib.base.hooks import find_offers
 from pmflib.base.json_files import read_json
 from pmflib.base.texts import abridge_names, suggest, suggest_file
 from pmflib.schema.tables import are_codes, as_arrow, name_columns
-from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
+from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, UNKNOWN, Variable
 
 SHOWN = 6
 """Number of variables in the short form of a schema."""
@@ -203,7 +203,7 @@ class Schema(Summarised):
 
     @classmethod
     def from_cardinalities(cls, cardinalities: IntArray | Sequence[int]) -> Schema:
-        """Make a schema of variables v0, v1, ... with levels "0", "1", ... and values 0, 1, ..., -1 missing.
+        """Make a schema of unnamed variables: v0, v1, ... with levels "0", "1", ... and values 0, 1, ...
 
         Raises
         ------
@@ -221,17 +221,12 @@ class Schema(Summarised):
                 "levels each variable has"
             )
         sizes = [int(size) for size in given]
-        missing = (*DEFAULT_MISSING, str(MISSING))
-        variables = (
-            Variable(
-                f"v{n}",
-                tuple(map(str, range(size))),
-                tuple(map(float, range(size))),
-                missing=missing,
+        return cls(
+            tuple(
+                Variable(f"v{n}", tuple(map(str, range(size))), tuple(map(float, range(size))))
+                for n, size in enumerate(sizes)
             )
-            for n, size in enumerate(sizes)
         )
-        return cls(tuple(variables), missing=missing)
 
     @classmethod
     def infer(
@@ -270,22 +265,30 @@ class Schema(Summarised):
         SchemaError
             If no column can be a variable, or a column cannot be split.
         """
+        found: Any = None
         if isinstance(table, np.ndarray):
             if split:
                 raise SchemaError(f"split names columns, {list(split)}; pass a table with names")
             if isinstance(table, Codes) or are_codes(table):
                 highest = table.max(axis=0, initial=0).astype(np.int64)
-                return cls.from_cardinalities(highest + 1)
+                found = cls.from_cardinalities(highest + 1)
+                gaps = table == MISSING
+                if isinstance(table, Codes) or not gaps.any():
+                    return found
+                table = np.where(gaps.all(axis=0), 0, table)
         draft = find_offers("drafts").get("tables")
-        if draft is None:
+        if draft is None and found is None:
             raise SchemaError(
                 "no feature of this installation infers a schema from values; make one by "
                 "pmflib.Schema.from_cardinalities, pmflib.Schema.load, or of pmflib.Variable(name, levels)"
             )
-        inferred: Schema = draft(
-            table, missing=missing, max_levels=max_levels, bins=bins, split=split, absent=absent
-        )
-        return inferred
+        if draft is not None:
+            # it refuses -1 that may be an answer, also in what would be codes
+            drafted = draft(
+                table, missing=missing, max_levels=max_levels, bins=bins, split=split, absent=absent
+            )
+            found = found or drafted
+        return found
 
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
@@ -316,9 +319,12 @@ class Schema(Summarised):
                 table = table.copy()
                 table[:, self.position(hidden)] = MISSING
             return Codes(self.check_codes(table))
-        hint = ""
+        hint, gaps = "", None
         if isinstance(table, np.ndarray):
             self._check_shape(table)
+            if np.issubdtype(table.dtype, np.integer):
+                # integers have no other sign of a gap
+                gaps = table == MISSING
             if np.issubdtype(table.dtype, np.number):
                 hint = (
                     "; an array holds answers: codes are of type pmflib.Codes, from schema.encode or as "
@@ -345,6 +351,8 @@ class Schema(Summarised):
                     f"Add it (empty values are missing), or name it optional{self._suggest_column(variable, columns)}"
                 )
             column = variable.encode_column(columns[name])
+            if gaps is not None:
+                column[gaps[:, index] & (column == UNKNOWN)] = variable.encode_cell(None)
             bad = np.flatnonzero(column < MISSING)
             if bad.size:
                 row = int(bad[0])
@@ -367,11 +375,12 @@ class Schema(Summarised):
 
     @cached_property
     def _has_codes_as_levels(self) -> bool:
-        """Whether the levels of all variables are 0, 1, ..., and -1 is missing."""
+        """Whether the answers of all variables are 0, 1, ..., which equal their codes."""
         return all(
-            variable.edges is None
-            and str(MISSING) in variable.missing
+            variable.role != "continuous"
+            and variable.part is variable.absent is variable.other is None
             and variable.levels == tuple(map(str, range(variable.cardinality)))
+            and not {*variable.levels} & {*variable.missing}
             for variable in self.variables
         )
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pmflib.base.arrays import FloatArray, find_extremes, name_type
 from pmflib.base.constraints import check_distinct
 from pmflib.base.errors import SchemaError
-from pmflib.schema.variable import as_text, is_absent, read_number
+from pmflib.schema.variable import MISSING, as_text, is_absent, read_number
 
 CATEGORIES = b"pmflib.categories"
 """Metadata of fields whose dictionary declares all levels of the column, in order."""
@@ -91,13 +91,13 @@ def name_columns(array: np.ndarray[Any, Any], names: Sequence[str] = ()) -> pa.T
 
 
 def are_codes(table: np.ndarray[Any, Any]) -> bool:
-    """Return whether the answers of each column are 0, 1, ... without a gap, and so equal their codes."""
+    """Return whether the answers of each column are 0, 1, ... without a gap, -1 missing, and so equal their codes."""
     if table.ndim != 2 or not table.size or not np.issubdtype(table.dtype, np.integer):
         return False
     lows, highs = find_extremes(table)
-    if lows.min() < 0 or highs.max() >= len(table):
+    if lows.min() < MISSING or highs.max() >= len(table):
         return False
-    return all(np.bincount(column).all() for column in table.T)
+    return all(np.bincount(column.astype(np.int64) - MISSING)[1:].all() for column in table.T)
 
 
 def _name_remedy(table: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,30 +63,22 @@ def infer_schema(
             f"max_levels={max_levels}"
         )
     if isinstance(table, np.ndarray) and np.issubdtype(table.dtype, np.integer):
-        kept = _settle_gaps(table, kept)
+        _ask_about_gaps(table, kept)
     for text in _list_doubts(columns.num_rows, left, proposals):
         warnings.warn(text, SchemaWarning, stacklevel=3)
     return Schema(kept, missing=tuple(missing))
 
 
-def _settle_gaps(
-    table: np.ndarray[Any, Any], variables: tuple[Variable, ...]
-) -> tuple[Variable, ...]:
-    """Make -1 a missing code of all columns of an array of integers, if it is one; refuse it where it may be either."""
-    gaps = table == MISSING
-    for position in np.flatnonzero(gaps.any(axis=0)).tolist():
-        if variables[position].encode_value(MISSING) != MISSING:
+def _ask_about_gaps(table: np.ndarray[Any, Any], variables: Sequence[Variable]) -> None:
+    """Refuse an array of integers in which -1 may be an answer, or mean that there is none."""
+    counts = np.count_nonzero(table == MISSING, axis=0).tolist()
+    for position, (variable, count) in enumerate(zip(variables, counts, strict=True)):
+        if count and variable.encode_value(MISSING) != MISSING:
             raise SchemaError(
-                f"column {position} of the array holds {MISSING} in {int(gaps[:, position].sum()):,} rows, which may "
-                "be an answer or a gap; of answers pass pandas.DataFrame(array), of gaps numpy.where(array == -1, "
-                "numpy.nan, array), of codes pmflib.Codes(array)"
+                f"column {position} of the array holds {MISSING} in {count:,} rows, which may be an answer or a gap; "
+                "of answers pass pandas.DataFrame(array), of gaps numpy.where(array == -1, numpy.nan, array), of codes "
+                "pmflib.Codes(array)"
             )
-    if not gaps.any():
-        return variables
-    return tuple(
-        replace(each, missing=tuple(dict.fromkeys((*each.missing, str(MISSING)))))
-        for each in variables
-    )
 
 
 def _list_doubts(
