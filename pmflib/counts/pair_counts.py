@@ -295,11 +295,12 @@ def count_pairs(
     Parameters
     ----------
     codes
-        A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or an iterator over
-        such batches, for example chunks of a file. Batches give the same counts as a single table.
+        A DataFrame or another table in memory, an array of answers, or `Codes` of shape (n_rows, n_variables), -1
+        missing; or an iterator over such batches, for example chunks of a file. Batches give the same counts as a
+        single table.
     cardinalities
         Number of levels of each variable, shape (n_variables,); or a schema. None infers the schema: for a table by
-        `Schema.infer`, for integers from the largest code of each variable.
+        `Schema.infer`, for `Codes` from the largest code of each variable.
     n_folds
         Number of folds; rows are assigned by a hash of their row number. 1 keeps a single table.
     weight

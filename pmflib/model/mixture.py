@@ -188,13 +188,12 @@ class Mixture(Summarised):
         return take_logs(self.prior, self.factors)
 
     def encode(self, table: object, hidden: int | None = None) -> IntArray:
-        """Encode a table; an array of codes is returned as it is, after a check of its shape and dtype only."""
+        """Encode a table as a plain array; of codes, only shape and dtype are checked."""
         if self.schema.holds_codes(table):
             self.schema.check_shape(table)
-            return table
-        return self.schema.encode(
-            table, hidden=None if hidden is None else self.schema.names[hidden]
-        )
+            return np.asarray(table)
+        name = None if hidden is None else self.schema.names[hidden]
+        return np.asarray(self.schema.encode(table, hidden=name))
 
     def log_prob(self, table: object) -> FloatArray:
         """Return the log-probability of the observed cells of each row.
@@ -202,7 +201,7 @@ class Mixture(Summarised):
         Parameters
         ----------
         table
-            Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
+            `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
 
         Returns
         -------
@@ -400,7 +399,7 @@ class Mixture(Summarised):
         variables
             Names or positions, distinct, at least one.
         given
-            Levels of other variables: a label, a code, or a collection of allowed ones.
+            Levels of other variables: an answer, in the words or numbers of the data, or a collection of allowed ones.
 
         Returns
         -------

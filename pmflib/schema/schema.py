@@ -250,8 +250,8 @@ class Schema(Summarised):
         ----------
         table
             Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an array of answers of
-            shape (n_rows, n_columns), at least one row: numbers or texts, of which NaN, None and the integer -1 are
-            missing.
+            shape (n_rows, n_columns), at least one row: numbers or texts, of which NaN and None are missing; or
+            `Codes`. In an array of integers, -1 is missing, and is refused where it may be an answer, as with 0 and 1.
         missing, max_levels, bins
             As in `propose_variable`.
         split
@@ -263,7 +263,7 @@ class Schema(Summarised):
         Raises
         ------
         SchemaError
-            If no column can be a variable, or a column cannot be split.
+            If no column can be a variable, a column cannot be split, or -1 may be an answer or missing.
         """
         found: Any = None
         if isinstance(table, np.ndarray):
@@ -299,7 +299,8 @@ class Schema(Summarised):
         ----------
         table
             Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an array of answers of
-            shape (n_rows, n_variables), in the order of the variables; or `Codes`, which are checked.
+            shape (n_rows, n_variables), in the order of the variables; or `Codes`, which are checked. In an array of
+            integers, -1 is missing unless it is a level or in a bin.
         optional
             Variables whose column may be absent, in which case they are missing in every row.
         hidden

@@ -188,7 +188,7 @@ class TransitionModel(Predictor, Summarised):
         Parameters
         ----------
         table
-            Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode; a row per person.
+            `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode; a row per person.
 
         Returns
         -------

@@ -98,7 +98,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
     model
         Model with latent classes or forests, from a single fit.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode. Rows with nothing
+        `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode. Rows with nothing
         observed are omitted.
     weight
         float64 of shape (n_rows,), at least 0: number of samples that each row represents; None for 1 each.

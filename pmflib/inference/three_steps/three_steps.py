@@ -82,7 +82,7 @@ def distal_outcome(
     model
         Latent classes or forests, a single fit of `pmflib.fit_em` to these samples.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
+        `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
     outcome
         One value per row: numbers give means, texts and categories give shares. Missing values (None, NaN) are omitted.
     correction
