@@ -41,12 +41,12 @@ class Codes(np.ndarray[Any, Any]):
     def __array_function__(
         self,
         func: Callable[..., Any],
-        types: Iterable[type],
+        types: Iterable[Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
         """Apply a function of NumPy; codes that it joins stay codes."""
-        found = super().__array_function__(func, types, args, kwargs)  # type: ignore[arg-type]
+        found = super().__array_function__(func, types, args, kwargs)
         parts = {np.concatenate: args[:1], np.vstack: args[:1], np.where: (args[1:],)}.get(func)
         if parts is None or not isinstance(found, np.ndarray):
             return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -61,11 +61,12 @@ def explain_no_level(variable: Variable, level: object) -> str:
             f"{name_missing(variable.missing)} are; take it out of its missing codes to make it a level, or leave the "
             "condition out"
         )
-    is_whole = isinstance(level, int | np.integer) and not isinstance(level, bool)
-    if is_whole and 0 <= int(level) < variable.cardinality:
-        position = (
-            f"; a number is an answer, no position: that at {level} is {variable.levels[level]!r}"
-        )
+    if (
+        isinstance(level, int | np.integer)
+        and not isinstance(level, bool)
+        and 0 <= level < variable.cardinality
+    ):
+        position = f"; a number is an answer, no position: that at {level} is {variable.levels[int(level)]!r}"
     close = list_near(text, variable.levels)
     hint = f"did you mean {close}? Its levels" if close else "levels"
     return (
@@ -92,7 +93,7 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     """
     if getattr(given, "ndim", None) == 1 and hasattr(given, "to_dict"):
         # a row of a frame
-        given = given.to_dict()
+        given = cast(Any, given).to_dict()
     if given is not None and not isinstance(given, Mapping):
         raise SchemaError(
             f"given is {given!r}, {name_type(given)}; pass a level by variable, as {{'smokes': 'yes'}}"

@@ -265,7 +265,7 @@ class Schema(Summarised):
         SchemaError
             If no column can be a variable, a column cannot be split, or -1 may be an answer or missing.
         """
-        found: Any = None
+        found: Schema | None = None
         if isinstance(table, np.ndarray):
             if split:
                 raise SchemaError(f"split names columns, {list(split)}; pass a table with names")
@@ -277,17 +277,17 @@ class Schema(Summarised):
                     return found
                 table = np.where(gaps.all(axis=0), 0, table)
         draft = find_offers("drafts").get("tables")
-        if draft is None and found is None:
+        if draft is not None:
+            # it refuses -1 that may be an answer, also in what would be codes
+            drafted: Schema = draft(
+                table, missing=missing, max_levels=max_levels, bins=bins, split=split, absent=absent
+            )
+            found = found or drafted
+        if found is None:
             raise SchemaError(
                 "no feature of this installation infers a schema from values; make one by "
                 "pmflib.Schema.from_cardinalities, pmflib.Schema.load, or of pmflib.Variable(name, levels)"
             )
-        if draft is not None:
-            # it refuses -1 that may be an answer, also in what would be codes
-            drafted = draft(
-                table, missing=missing, max_levels=max_levels, bins=bins, split=split, absent=absent
-            )
-            found = found or drafted
         return found
 
     def encode(
@@ -379,7 +379,7 @@ class Schema(Summarised):
         """Whether the answers of all variables are 0, 1, ..., which equal their codes."""
         return all(
             variable.role != "continuous"
-            and variable.part is variable.absent is variable.other is None
+            and {variable.part, variable.absent, variable.other} == {None}
             and variable.levels == tuple(map(str, range(variable.cardinality)))
             and not {*variable.levels} & {*variable.missing}
             for variable in self.variables

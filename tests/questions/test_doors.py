@@ -3,6 +3,7 @@
 import csv
 import json
 from bisect import bisect_right
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ SCHEMA = pmf.Schema(
     )
 )
 TARGET = SCHEMA["target"]
-RAW = {
+RAW: dict[str, list[Any]] = {
     "word": ["no", "yes, often", "6'3\""],
     "text": ["4", "x", "0", "3", "1"],
     "whole": [0, 1, 2, 3],
@@ -68,7 +69,7 @@ def find_code(name, value):
     return variable.levels.index(str(text))
 
 
-CASES = [
+CASES: Any = [
     pytest.param(name, value, find_code(name, value), id=f"{name}-{value!r}")
     for name, values in RAW.items()
     for value in values
@@ -113,8 +114,9 @@ def pipeline(tmp_path_factory):
             source={"path": "log", "layout": "wide"},
             em={"max_passes": 20},
         )
-        states, columns = rng.integers(0, 2, 400), {}
-        for name, values in {**RAW, "target": [*TARGET.levels]}.items():
+        states = rng.integers(0, 2, 400)
+        columns: dict[str, list[Any]] = {}
+        for name, values in (RAW | {"target": [*TARGET.levels]}).items():
             likely = np.where(rng.random(400) < 0.5, states, rng.integers(0, len(values), 400))
             columns[name] = [values[place] for place in likely]
         with (made.log / "day1.csv").open("w", newline="") as file:
@@ -125,14 +127,14 @@ def pipeline(tmp_path_factory):
                 for row in zip(*columns.values(), strict=True)
             )
         made.run()
-        made.samples = columns
-        return made
+        return made, columns
 
 
 @pytest.fixture(scope="module")
 def model(pipeline):
-    record = find_record(pipeline.store, "pipeline", 1)
-    return pmf.JointPMF.load(pipeline.store.locate(record.stages["model"]) / "model")
+    made, _ = pipeline
+    record = find_record(made.store, "pipeline", 1)
+    return pmf.JointPMF.load(made.store.locate(record.stages["model"]) / "model")
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +143,7 @@ def codes(pipeline):
     found = [
         [(TARGET.levels.index if name == "target" else lambda each, name=name: find_code(name, each))(value)
          for value in values]
-        for name, values in pipeline.samples.items()
+        for name, values in pipeline[1].items()
     ]  # fmt: skip
     return np.array(found).T
 
@@ -177,15 +179,15 @@ def test_tables__every_value_has_its_code(name, value, code):
 def test_model__every_value_has_one_meaning(model, name, value, code):
     expected = expect(model, name, code)
     for spelled in spell(name, value):
-        for door, convert in GIVEN.items():
-            given = convert(name, spelled)
+        for way, condition in GIVEN.items():
+            given = condition(name, spelled)
             found = model.marginal(["target"], given)
-            np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"{door} {spelled!r}")
+            np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"{way} {spelled!r}")
         np.testing.assert_allclose(
             model.ask(f"P(target=a | {name}={quote(spelled)})").value, expected[0], rtol=1e-9
         )
-    for convert in TABLES.values():
-        found = model.predict_proba(convert(fill_row(name, value)), "target")[0]
+    for door in TABLES.values():
+        found = model.predict_proba(door(fill_row(name, value)), "target")[0]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert set(model.sample(5, 0, given={name: value})[:, SCHEMA.position(name)]) == {code}
     assert model.condition({name: value}).factor(SCHEMA.position(name))[code] == pytest.approx(1)
@@ -194,24 +196,26 @@ def test_model__every_value_has_one_meaning(model, name, value, code):
 
 
 def test_samples__are_the_same_from_every_door(pipeline, model, codes):
-    frame = pd.DataFrame(pipeline.samples)
+    made, samples = pipeline
+    frame = pd.DataFrame(samples)
     for door in (
-        pipeline.samples,
+        samples,
         frame,
         pl.DataFrame(frame.to_dict("list")),
         frame.to_numpy(object),
         pmf.Codes(codes),
-        pd.read_csv(pipeline.log / "day1.csv"),
-        pd.read_csv(pipeline.log / "day1.csv", dtype=str),
+        pd.read_csv(made.log / "day1.csv"),
+        pd.read_csv(made.log / "day1.csv", dtype=str),
     ):
         np.testing.assert_array_equal(SCHEMA.encode(door), codes)
-    dataset = find_record(pipeline.store, "pipeline", 1).stages["dataset"]
-    stored = pmf.em.StoredSamples.open(pipeline.store, dataset, SCHEMA, range(8)).read_codes()
+    dataset = find_record(made.store, "pipeline", 1).stages["dataset"]
+    stored = pmf.em.StoredSamples.open(made.store, dataset, SCHEMA, range(8)).read_codes()
     assert sorted(stored.tolist()) == sorted(codes.tolist())
 
 
 def test_questions__counted_and_by_command(pipeline, model, codes, tmp_path, capsys, monkeypatch):
-    frame, questions, expected = pd.DataFrame(pipeline.samples), [], []
+    made, samples = pipeline
+    frame, questions, expected = pd.DataFrame(samples), [], []
     for name, value, code in (case.values for case in CASES):
         questions.append(f"P(target=a | {name}={quote(value)})")
         chosen = codes[codes[:, SCHEMA.position(name)] == code]
@@ -220,7 +224,7 @@ def test_questions__counted_and_by_command(pipeline, model, codes, tmp_path, cap
     path.write_text("\n".join(questions), "utf-8")
     capsys.readouterr()
     assert call_command(
-        monkeypatch, "query", pipeline.path, "--file", path, "--from", "counts", "--json"
+        monkeypatch, "query", made.path, "--file", path, "--from", "counts", "--json"
     ) == 0  # fmt: skip
     answers = json.loads(capsys.readouterr().out)
     np.testing.assert_allclose([each["value"] for each in answers], expected, rtol=1e-9)

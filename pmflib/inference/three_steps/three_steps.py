@@ -591,7 +591,7 @@ def assign_rows(
     check(OneOf(("bch", "ml")), correction=correction)
     check(OneOf(("modal", "proportional")), assignment=assignment)
     check_classes(model)
-    codes = model.schema.encode(samples)
+    codes: IntArray = model.schema.encode(samples)
     n_rows, weights = len(codes), drawn.read_weights(len(codes))
     rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
     if rows.size < 2:
