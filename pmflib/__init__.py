@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pmflib import inference as inference
     from pmflib import papers as papers
     from pmflib import surveys as surveys
-    from pmflib.apps import crowd
+    from pmflib.apps import crowd as crowd
     from pmflib.apps.estimators import PMFClassifier, PMFImputer
     from pmflib.base import errors as errors
     from pmflib.base.codes import Codes
@@ -47,7 +47,6 @@ __all__ = [
     "Schema",
     "Variable",
     "count_pairs",
-    "crowd",
     "fit",
     "fit_em",
     "progress",

@@ -23,15 +23,14 @@ class Predictor(ABC):
     def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
         """Yield the PMFs of all missing cells: see `pmflib.model.mixture.Mixture.predict_gaps`."""
 
-    def predict(self, table: object, variable: str | int) -> IntArray:
+    def predict(self, table: object, variable: str | int) -> Codes:
         """Return the most probable code of a variable in each row (MAP) given the others; the first one if tied.
 
         Returns
         -------
-        int64 of shape (n_rows,), in [0, cardinality); `Schema` holds the labels.
+        `Codes`, int64 of shape (n_rows,), in [0, cardinality); `Schema` holds the labels.
         """
-        codes: IntArray = self.predict_proba(table, variable).argmax(axis=1)
-        return codes
+        return Codes(self.predict_proba(table, variable).argmax(axis=1))
 
     def expected_value(self, table: object, variable: str | int) -> FloatArray:
         """Return the expected value of an ordinal variable in each row given the others (MMSE).
