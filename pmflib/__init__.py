@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from pmflib import inference as inference
     from pmflib import papers as papers
     from pmflib import surveys as surveys
-    from pmflib.apps import crowd
+    from pmflib.apps import crowd as crowd
     from pmflib.apps.estimators import PMFClassifier, PMFImputer
     from pmflib.base import errors as errors
+    from pmflib.base.codes import Codes
     from pmflib.base.display.progress_bars import progress
     from pmflib.base.errors import PmfError
     from pmflib.counts.open_marginals import open_marginals
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pmflib.schema import Schema, Variable
 
 __all__ = [
+    "Codes",
     "FitResult",
     "JointPMF",
     "PMFClassifier",
@@ -46,7 +48,6 @@ __all__ = [
     "Schema",
     "Variable",
     "count_pairs",
-    "crowd",
     "fit",
     "fit_em",
     "open_marginals",
@@ -54,6 +55,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Codes": "pmflib.base.codes",
     "FitResult": "pmflib.fits.fit_result",
     "JointPMF": "pmflib.model",
     "PMFClassifier": "pmflib.apps.estimators",

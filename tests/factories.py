@@ -8,6 +8,7 @@ from io import StringIO
 import numpy as np
 import pytest
 
+import pmflib as pmf
 from pmflib.base import configure_method, describe_options
 
 
@@ -15,7 +16,8 @@ def draw_two_states(n_rows, n_variables):
     """Codes of two levels: a hidden coin decides which of them is likely."""
     rng = np.random.default_rng(0)
     state = rng.integers(0, 2, (n_rows, 1))
-    return np.where(rng.random((n_rows, n_variables)) < 0.85, state, 1 - state).astype(np.int8)
+    codes = np.where(rng.random((n_rows, n_variables)) < 0.85, state, 1 - state).astype(np.int8)
+    return pmf.Codes(codes)
 
 
 def write_label_log(path, table, rows=slice(None)):

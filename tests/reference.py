@@ -7,6 +7,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 
+import pmflib as pmf
 from pmflib.base import FloatArray
 
 
@@ -83,7 +84,7 @@ def make_model(rng, cardinalities, rank) -> tuple[FloatArray, FloatArray]:
 def make_codes(rng, n_rows, cardinalities, missing=0.3):
     codes = rng.integers(0, cardinalities, (n_rows, len(cardinalities)))
     codes[rng.random(codes.shape) < missing] = -1
-    return codes.astype(np.int8 if max(cardinalities) <= 127 else np.int16)
+    return pmf.Codes(codes.astype(np.int8 if max(cardinalities) <= 127 else np.int16))
 
 
 @st.composite
@@ -96,7 +97,9 @@ def tables_of_codes(draw, *, min_variables=1, max_levels=4, max_rows=12):
     shape = (draw(st.integers(0, max_rows)), len(cardinalities))
     raw = draw(hnp.arrays(np.int16, shape, elements=st.integers(-1, 1000)))
     codes = (raw + 1) % (np.array(cardinalities) + 1) - 1
-    return cardinalities, codes.astype(np.int8 if max(cardinalities) <= 127 else np.int16)
+    return cardinalities, pmf.Codes(
+        codes.astype(np.int8 if max(cardinalities) <= 127 else np.int16)
+    )
 
 
 def same_bits(one, other):

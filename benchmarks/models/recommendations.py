@@ -156,7 +156,7 @@ def encode(known: np.ndarray, absent: str | None = None) -> tuple[pmf.Schema, np
     schema = pmf.Schema(
         tuple(pmf.Variable(str(n), levels, numbers, absent=absent) for n in range(known.shape[1]))
     )
-    return schema, known - (1 if absent is None else 0)
+    return schema, pmf.Codes(known - (1 if absent is None else 0))
 
 
 def tabulate(found: pa.Table, n_users: int) -> Best:

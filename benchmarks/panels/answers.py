@@ -89,11 +89,11 @@ def measure_coverage(_: Path) -> Iterator[Line]:
     held = []
     for seed in range(12):
         many = draw_kind("traits", 1, 100_000, seed)
-        schema, codes = make_schema(many), many[:1000]
+        schema, drawn = make_schema(many), many[:1000]
         # a fit of many more rows stands for the truth
         of_many = pmf.families.fit_item_responses(many, schema=schema, max_passes=100).model
         slopes = pmf.inference.standard_errors(
-            pmf.families.fit_item_responses(codes, schema=schema).model, codes
+            pmf.families.fit_item_responses(drawn, schema=schema).model, drawn
         )["slopes"]
         assert isinstance(of_many, TraitPMF)
         planted = of_many.trait_model

@@ -64,8 +64,8 @@ class Generator:
         if drift:
             prior = np.zeros_like(prior)
             prior[int(np.argmin(self.prior))] = 1.0
-        codes = sample_codes(prior, self.factors, self.schema.offsets, n_samples, rng)
-        codes = codes.astype(np.int64)
+        drawn = sample_codes(prior, self.factors, self.schema.offsets, n_samples, rng)
+        codes = drawn.astype(np.int64)
         codes[rng.random(codes.shape) >= self.observed] = -1
         return codes
 

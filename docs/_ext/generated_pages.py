@@ -192,7 +192,7 @@ def list_module(module, home):
         if inspect.isclass(found):
             lines += [f".. autoclass:: {module}.{name}", "   :members:"]
             if not issubclass(found, Exception):
-                lines += ["   :inherited-members: dict, tuple, object, Warning"]
+                lines += ["   :inherited-members: dict, tuple, ndarray, object, Warning"]
         else:
             lines += [f".. autofunction:: {module}.{name}"]
         lines += ["```", ""]

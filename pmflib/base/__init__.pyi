@@ -28,6 +28,7 @@ from pmflib.base.blocks import concatenate_blocks as concatenate_blocks
 from pmflib.base.blocks import join_weights as join_weights
 from pmflib.base.blocks import split_block as split_block
 from pmflib.base.blocks import weigh_rows as weigh_rows
+from pmflib.base.codes import Codes as Codes
 from pmflib.base.comparison import N_SUMS as N_SUMS
 from pmflib.base.comparison import ChoiceRule as ChoiceRule
 from pmflib.base.comparison import Comparison as Comparison

@@ -37,6 +37,10 @@ class DenseBlock:
     weights: FloatArray | None = None
     dealt: IntArray | None = None
 
+    def __post_init__(self) -> None:
+        # what is computed from samples need not know that they came as `Codes`
+        object.__setattr__(self, "codes", np.asarray(self.codes))
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.codes)

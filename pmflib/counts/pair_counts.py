@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import IntArray, check_row_order, name_type, sum_pairs
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import at_least, check
 from pmflib.base.display.progress import working
 from pmflib.base.display.summary import Summarised, Summary, format_count
@@ -294,11 +295,12 @@ def count_pairs(
     Parameters
     ----------
     codes
-        A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or an iterator over
-        such batches, for example chunks of a file. Batches give the same counts as a single table.
+        A DataFrame or another table in memory, an array of answers, or `Codes` of shape (n_rows, n_variables), -1
+        missing; or an iterator over such batches, for example chunks of a file. Batches give the same counts as a
+        single table.
     cardinalities
         Number of levels of each variable, shape (n_variables,); or a schema. None infers the schema: for a table by
-        `Schema.infer`, for integers from the largest code of each variable.
+        `Schema.infer`, for `Codes` from the largest code of each variable.
     n_folds
         Number of folds; rows are assigned by a hash of their row number. 1 keeps a single table.
     weight
@@ -351,7 +353,7 @@ def count_pairs(
             )
         count_batches(codes, schema, total.tables, total.n_rows)
         return total
-    if not isinstance(codes, np.ndarray) or schema.holds_answers(codes):
+    if not schema.holds_codes(codes):
         codes = schema.encode(codes)
     schema.check_shape(codes)
     if weight is not None:
@@ -383,7 +385,7 @@ def count_block(block: DenseBlock, schema: Schema, n_folds: int = DEFAULT_FOLDS)
     Tables are float64 if rows have weights, which are rounded to `DIGITS` binary digits.
     """
     if block.weights is None or not len(block):
-        return count_pairs(block.codes, schema, n_folds=n_folds)
+        return count_pairs(Codes(block.codes), schema, n_folds=n_folds)
     scale = (1 << DIGITS) / float(block.weights.max())
     weights = Weights(np.maximum(np.rint(block.weights * scale), 1).astype(np.int64), 0)
     counts = _count_weighted(block.codes, weights, PairCounts.zero(schema, n_folds))

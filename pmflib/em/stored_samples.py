@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.base.arrays import IntArray, check_row_order
+from pmflib.base.arrays import check_row_order
 from pmflib.base.blocks import DenseBlock, concatenate_blocks
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import check_schemas
 from pmflib.base.errors import PmfError
 from pmflib.base.variance import weigh_samples
@@ -200,11 +201,11 @@ class StoredSamples(StoredBlocks):
         n_blocks = 2 * number * len(self.blocks) // self.n_rows
         return take_block(self.blocks, self.schema, number, n_blocks)
 
-    def read_codes(self) -> IntArray:
-        """Read all samples: codes of shape (n_rows, n_variables), -1 missing."""
+    def read_codes(self) -> Codes:
+        """Read all samples: `Codes` of shape (n_rows, n_variables), -1 missing."""
         parts = [np.empty((0, self.schema.n_variables), self.schema.code_dtype)]
         parts += [block.to_codes(self.schema.offsets) for block in read_blocks(self.blocks)]
-        return np.concatenate(parts)
+        return Codes(np.concatenate(parts))
 
     def count_pairs(self) -> PairCounts:
         """Count the co-occurrences of levels by fold, in the order of the folds; weighted samples give weighted counts.

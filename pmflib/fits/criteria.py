@@ -114,8 +114,8 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
         Model fitted to these samples by maximum likelihood; with pseudo-counts or averages of fits the criteria are too
         strict.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing; a table that the schema can encode; or `StoredSamples`, whose
-        workers share the computation with equal bits for any number of them.
+        `Codes` of shape (n_rows, n_variables), -1 missing; a table that the schema can encode; or `StoredSamples`,
+        whose workers share the computation with equal bits for any number of them.
 
     Raises
     ------

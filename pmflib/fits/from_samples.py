@@ -77,7 +77,8 @@ def fit_em(
     Parameters
     ----------
     samples
-        A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
+        A DataFrame or another table in memory; an array of answers, or `Codes`, of shape (n_rows, n_variables); or
+        `StoredSamples`. Without a schema, it is inferred by `pmflib.Schema.infer`.
     model
         Model to refine; give either a model or a rank. Without held-out samples it is refined until the objective
         converges. A model with forests keeps its options, and its forests are re-estimated periodically. A stack has a

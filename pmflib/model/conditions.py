@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray, name_type
+from pmflib.base.codes import Codes
 from pmflib.base.display.summary import name_missing
 from pmflib.base.errors import SchemaError
 from pmflib.base.texts import abridge_names, list_near
@@ -16,9 +17,10 @@ from pmflib.model.sufficient_statistics import take_logs
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import MISSING, as_text
 
-LevelSet: TypeAlias = str | int | Collection[str] | Collection[int] | Collection[str | int]
+Level: TypeAlias = str | float | bool
+LevelSet: TypeAlias = Level | Collection[Level] | Codes
 Given: TypeAlias = Mapping[str | int, LevelSet] | Mapping[str, LevelSet] | Mapping[int, LevelSet]
-"""Mapping from a variable, by name or position, to a label, a code, or a collection of these."""
+"""Mapping from a variable, by name or position, to an answer, a collection of answers, or `Codes`."""
 Conditions: TypeAlias = Mapping[int, tuple[int, ...]]
 """Mapping from the position of a variable to its allowed codes, in ascending order."""
 
@@ -26,18 +28,15 @@ SHOWN = 6
 """Number of levels of a condition that a message names."""
 
 
-def encode_level(variable: Variable, level: str | int) -> int:
-    """Return the code of a level, given as a label or a code.
+def encode_level(variable: Variable, level: object) -> int:
+    """Return the code of a level, given as an answer: a text, a number or a boolean.
 
     Raises
     ------
     SchemaError
         If the variable has no such level.
     """
-    is_code = isinstance(level, int | np.integer)
-    code = int(level) if is_code else find_code(variable, level)
-    if isinstance(level, bool) and (truth := find_code(variable, as_text(level))) >= 0:
-        code = truth
+    code = find_code(variable, level)
     if not 0 <= code < variable.cardinality:
         raise SchemaError(explain_no_level(variable, level))
     return code
@@ -55,18 +54,24 @@ def find_code(variable: Variable, text: object) -> int:
 
 def explain_no_level(variable: Variable, level: object) -> str:
     """Return a message that a variable has no such level: the valid levels, or that the value was declared missing."""
-    text = as_text(level)
-    if isinstance(level, str) and variable.encode_value(text) == MISSING:
+    text, position = as_text(level), ""
+    if variable.encode_value(text) == MISSING:
         return (
             f"variable {variable.name!r} has no level {level!r}: it was declared missing, as "
             f"{name_missing(variable.missing)} are; take it out of its missing codes to make it a level, or leave the "
             "condition out"
         )
+    if (
+        isinstance(level, int | np.integer)
+        and not isinstance(level, bool)
+        and 0 <= level < variable.cardinality
+    ):
+        position = f"; a number is an answer, no position: that at {level} is {variable.levels[int(level)]!r}"
     close = list_near(text, variable.levels)
     hint = f"did you mean {close}? Its levels" if close else "levels"
     return (
         f"variable {variable.name!r} has no level {level!r}; {hint} are "
-        f"{abridge_names(variable.levels, 12)}"
+        f"{abridge_names(variable.levels, 12)}{position}"
     )
 
 
@@ -78,13 +83,17 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     schema
         The schema.
     given
-        Level of each variable, or a collection of allowed levels: labels or codes. None means no condition.
+        Level of each variable, or a collection of allowed levels: answers, in the words or numbers of the data, or
+        `Codes`. None means no condition.
 
     Raises
     ------
     SchemaError
         If given is not a mapping, a variable or level is unknown, a variable occurs twice, or a collection is empty.
     """
+    if getattr(given, "ndim", None) == 1 and hasattr(given, "to_dict"):
+        # a row of a frame
+        given = cast(Any, given).to_dict()
     if given is not None and not isinstance(given, Mapping):
         raise SchemaError(
             f"given is {given!r}, {name_type(given)}; pass a level by variable, as {{'smokes': 'yes'}}"
@@ -95,7 +104,12 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
         # anything but a collection is treated as a single level, and rejected if it is not one
         single = isinstance(levels, str) or not isinstance(levels, Collection)
         requested: Any = [levels] if single else levels
-        codes = {encode_level(schema[position], each) for each in requested}
+        if isinstance(levels, Codes):
+            codes = set(levels.ravel().tolist())
+            if codes and not 0 <= min(codes) <= max(codes) < schema[position].cardinality:
+                raise SchemaError(f"given[{name!r}] is {levels!r}; codes are those of levels")
+        else:
+            codes = {encode_level(schema[position], each) for each in requested}
         if not codes or position in conditions:
             raise SchemaError(
                 f"given[{name!r}] is {levels!r}: each may occur once, with a level or some levels"

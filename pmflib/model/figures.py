@@ -326,7 +326,7 @@ def plot_marginal(
     pmf = 100 * model.marginal([variable])
     ax = open_axes(ax, (5.6, 0.8 + 0.28 * pmf.size))
     positions = np.arange(pmf.size)
-    if given:
+    if given is not None:
         condition = describe_conditions(model.schema, encode_conditions(model.schema, given))
         ax.barh(
             positions - 0.2,

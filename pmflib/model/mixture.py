@@ -18,6 +18,7 @@ from pmflib.base.arrays import (
     sum_blocks,
 )
 from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import (
     NONNEGATIVE,
     Interval,
@@ -187,13 +188,12 @@ class Mixture(Summarised):
         return take_logs(self.prior, self.factors)
 
     def encode(self, table: object, hidden: int | None = None) -> IntArray:
-        """Encode a table; an array of codes is returned as it is, after a check of its shape and dtype only."""
-        if isinstance(table, np.ndarray) and not self.schema.holds_answers(table):
+        """Encode a table as a plain array; of codes, only shape and dtype are checked."""
+        if self.schema.holds_codes(table):
             self.schema.check_shape(table)
-            return table
-        return self.schema.encode(
-            table, hidden=None if hidden is None else self.schema.names[hidden]
-        )
+            return np.asarray(table)
+        name = None if hidden is None else self.schema.names[hidden]
+        return np.asarray(self.schema.encode(table, hidden=name))
 
     def log_prob(self, table: object) -> FloatArray:
         """Return the log-probability of the observed cells of each row.
@@ -201,7 +201,7 @@ class Mixture(Summarised):
         Parameters
         ----------
         table
-            Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
+            `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
 
         Returns
         -------
@@ -303,7 +303,7 @@ class Mixture(Summarised):
         Function of the position of a variable and of all rows where it is hidden, int64 in ascending order. It returns
         float64 of shape (n_cells, cardinality), rows sum to 1.
         """
-        posteriors = self.posterior(shown)
+        posteriors = self.posterior(Codes(shown))
         return lambda position, rows: self.predict_hidden(shown[rows], posteriors[rows], position)
 
     def predict_codes(
@@ -325,7 +325,7 @@ class Mixture(Summarised):
         float64 of shape (n_cells,).
         """
         levels = self.schema.offsets[variables] + codes
-        posteriors = self.posterior(shown)
+        posteriors = self.posterior(Codes(shown))
         chances = np.zeros(samples.size)
         for state in range(self.rank):
             chances += posteriors[samples, state] * self.factors[levels, state]
@@ -399,7 +399,7 @@ class Mixture(Summarised):
         variables
             Names or positions, distinct, at least one.
         given
-            Levels of other variables: a label, a code, or a collection of allowed ones.
+            Levels of other variables: an answer, in the words or numbers of the data, or a collection of allowed ones.
 
         Returns
         -------
@@ -415,7 +415,7 @@ class Mixture(Summarised):
             If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
         positions = find_positions(self.schema, variables, given, MAX_MARGINAL_CELLS)
-        prior = self.condition(given).prior if given else self.prior
+        prior = self.condition(given).prior if given is not None else self.prior
         return mix_factors(prior, [self.factor(position) for position in positions])
 
     def condition(self, given: Given | None) -> Self:
@@ -566,7 +566,7 @@ class Mixture(Summarised):
 
     def sample(
         self, n_rows: int, rng: np.random.Generator | int, *, given: Given | None = None
-    ) -> IntArray:
+    ) -> Codes:
         """Draw samples from the model.
 
         Parameters
@@ -580,7 +580,7 @@ class Mixture(Summarised):
 
         Returns
         -------
-        Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` returns the labels.
+        `Codes` of the schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` returns the labels.
 
         Raises
         ------
@@ -588,8 +588,8 @@ class Mixture(Summarised):
             As `condition` does.
         """
         check(Interval(whole=True), n_rows=n_rows)
-        model = self.condition(given) if given else self
-        return model._draw(n_rows, np.random.default_rng(rng))
+        model = self.condition(given) if given is not None else self
+        return Codes(model._draw(n_rows, np.random.default_rng(rng)))
 
     def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
         from pmflib.model.sampling import sample_codes

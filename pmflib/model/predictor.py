@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.codes import Codes
 from pmflib.schema import Schema
 
 
@@ -22,15 +23,14 @@ class Predictor(ABC):
     def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
         """Yield the PMFs of all missing cells: see `pmflib.model.mixture.Mixture.predict_gaps`."""
 
-    def predict(self, table: object, variable: str | int) -> IntArray:
+    def predict(self, table: object, variable: str | int) -> Codes:
         """Return the most probable code of a variable in each row (MAP) given the others; the first one if tied.
 
         Returns
         -------
-        int64 of shape (n_rows,), in [0, cardinality); `Schema` holds the labels.
+        `Codes`, int64 of shape (n_rows,), in [0, cardinality); `Schema` holds the labels.
         """
-        codes: IntArray = self.predict_proba(table, variable).argmax(axis=1)
-        return codes
+        return Codes(self.predict_proba(table, variable).argmax(axis=1))
 
     def expected_value(self, table: object, variable: str | int) -> FloatArray:
         """Return the expected value of an ordinal variable in each row given the others (MMSE).
@@ -48,14 +48,14 @@ class Predictor(ABC):
         expected: FloatArray = self.predict_proba(table, variable) @ values
         return expected
 
-    def complete(self, table: object) -> IntArray:
+    def complete(self, table: object) -> Codes:
         """Fill every missing cell with its most probable code given the observed cells of the row, each separately.
 
         Returns
         -------
-        The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
+        `Codes` of shape (n_rows, n_variables), no -1 left; observed cells keep their code.
         """
-        filled: IntArray = self.schema.encode(table).copy()
+        filled = self.schema.encode(table).copy()
         # a copy, because filled cells must not count as observed
         for position, rows, chances in self.predict_gaps(filled.copy()):
             filled[rows, position] = chances.argmax(axis=1)

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import Interval, at_least, check, check_entries, check_shapes
 from pmflib.base.errors import RankError, SchemaError
 from pmflib.base.hashing import HashArray, mix_hashes
@@ -92,7 +93,7 @@ def sample_codes(
     rng: np.random.Generator,
     *,
     observed: float | FloatArray = 1.0,
-) -> IntArray:
+) -> Codes:
     """Draw rows from a model, with each entry observed independently of all others.
 
     Parameters
@@ -112,8 +113,7 @@ def sample_codes(
 
     Returns
     -------
-    int8 (int16 when a variable has more than 127 levels) of shape (n_rows, n_variables); -1 is
-    missing.
+    `Codes`, int8 (int16 when a variable has more than 127 levels), of shape (n_rows, n_variables); -1 is missing.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def sample_codes(
         chunk = codes[begin : begin + step]
         uniforms = rng.random((chunk.shape[0], n_variables + 1))
         draw_rows(uniforms, prior_edges, level_edges, offsets, chunk)
-    return codes
+    return Codes(codes)
 
 
 def sample_answers(

@@ -8,20 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import IntArray, find_extremes, name_type
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import check_distinct
 from pmflib.base.display.summary import Summarised, Summary
 from pmflib.base.errors import SchemaError
 from pmflib.base.hooks import find_offers
 from pmflib.base.json_files import read_json
 from pmflib.base.texts import abridge_names, suggest, suggest_file
-from pmflib.schema.tables import as_arrow, has_gaps, name_columns
-from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
+from pmflib.schema.tables import are_codes, as_arrow, name_columns
+from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, UNKNOWN, Variable
 
 SHOWN = 6
 """Number of variables in the short form of a schema."""
@@ -48,9 +49,6 @@ class Schema(Summarised):
         Number of decimals of the weights of samples, 0 to 18: the unit of weighted counts, so that those of any two
         partitions can be added. None chooses it when counting. It does not affect comparisons, because codes do not
         depend on it.
-    has_answers
-        Whether arrays hold answers, a column for each variable, as where the schema was inferred from an array. An
-        array of `code_dtype`, as `encode` returns, holds codes in any case.
 
     Raises
     ------
@@ -70,7 +68,6 @@ class Schema(Summarised):
     left_out: tuple[str, ...] = field(default=(), compare=False, repr=False)
     missing: tuple[str, ...] = field(default=DEFAULT_MISSING, compare=False, repr=False)
     weight_decimals: int | None = field(default=None, compare=False, repr=False)
-    has_answers: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -257,8 +254,8 @@ class Schema(Summarised):
         ----------
         table
             Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an array of answers of
-            shape (n_rows, n_columns), at least one row: numbers or texts, of which NaN, None and the integer -1 are
-            missing.
+            shape (n_rows, n_columns), at least one row: numbers or texts, of which NaN and None are missing; or
+            `Codes`. In an array of integers, -1 is missing, and is refused where it may be an answer, as with 0 and 1.
         missing, max_levels, bins
             As in `propose_variable`.
         split
@@ -270,52 +267,44 @@ class Schema(Summarised):
         Raises
         ------
         SchemaError
-            If no column can be a variable, or a column cannot be split.
+            If no column can be a variable, a column cannot be split, or -1 may be an answer or missing.
         """
+        found: Schema | None = None
         if isinstance(table, np.ndarray):
             if split:
                 raise SchemaError(f"split names columns, {list(split)}; pass a table with names")
-            if (found := cls._infer_codes(table)) is not None:
-                return found
+            if isinstance(table, Codes) or are_codes(table):
+                highest = table.max(axis=0, initial=0).astype(np.int64)
+                found = cls.from_cardinalities(highest + 1)
+                gaps = table == MISSING
+                if isinstance(table, Codes) or not gaps.any():
+                    return found
+                table = np.where(gaps.all(axis=0), 0, table)
         draft = find_offers("drafts").get("tables")
-        if draft is None:
+        if draft is not None:
+            # it refuses -1 that may be an answer, also in what would be codes
+            drafted: Schema = draft(
+                table, missing=missing, max_levels=max_levels, bins=bins, split=split, absent=absent
+            )
+            found = found or drafted
+        if found is None:
             raise SchemaError(
                 "no feature of this installation infers a schema from values; make one by "
                 "pmflib.Schema.from_cardinalities, pmflib.Schema.load, or of pmflib.Variable(name, levels)"
             )
-        inferred: Schema = draft(
-            table, missing=missing, max_levels=max_levels, bins=bins, split=split, absent=absent
-        )
-        return inferred
-
-    @classmethod
-    def _infer_codes(cls, table: np.ndarray[Any, Any]) -> Schema | None:
-        """Make the schema of answers that are 0, 1, ... without gaps and so equal their codes; None for others."""
-        if table.ndim == 2 and table.size and np.issubdtype(table.dtype, np.integer):
-            highest = table.max(axis=0).astype(np.int64)
-            gaps = [
-                column for column, high in enumerate(highest) if has_gaps(table[:, column], high)
-            ]
-            if not gaps:
-                return cls.from_cardinalities(np.maximum(highest + 1, 1))
-            if table.dtype in (np.int8, np.int16):
-                raise SchemaError(
-                    f"column {gaps[0]} of the array of {table.dtype}, the type of codes, lacks some of the codes from "
-                    f"0 to {highest[gaps[0]]}; of answers give array.astype(int), of codes also a schema, "
-                    "pmflib.Schema.from_cardinalities([...])"
-                )
-        return None
+        return found
 
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
-    ) -> IntArray:
+    ) -> Codes:
         """Encode a table in memory; columns that are not variables are ignored.
 
         Parameters
         ----------
         table
-            Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an integer array of shape
-            (n_rows, n_variables), which is validated and returned; or an array of answers, if `has_answers`.
+            Arrow table, pandas or polars DataFrame, or mapping of column names to values; or an array of answers of
+            shape (n_rows, n_variables), in the order of the variables; or `Codes`, which are checked. In an array of
+            integers, -1 is missing unless it is a level or in a bin.
         optional
             Variables whose column may be absent, in which case they are missing in every row.
         hidden
@@ -323,20 +312,30 @@ class Schema(Summarised):
 
         Returns
         -------
-        ``code_dtype`` of shape (n_rows, n_variables); -1 is missing.
+        `Codes` of `code_dtype` and shape (n_rows, n_variables); -1 is missing.
 
         Raises
         ------
         SchemaError
             If a column is absent, a value is not a level of its variable, or a code is out of range.
         """
-        if isinstance(table, np.ndarray) and self.holds_answers(table):
-            table = name_columns(table)
-        if isinstance(table, np.ndarray):
+        if self.holds_codes(table):
             if hidden is not None and table.ndim == 2 and table.shape[1] == self.n_variables:
                 table = table.copy()
                 table[:, self.position(hidden)] = MISSING
-            return self.check_codes(table)
+            return Codes(self.check_codes(table))
+        hint, gaps = "", None
+        if isinstance(table, np.ndarray):
+            self._check_shape(table)
+            if np.issubdtype(table.dtype, np.integer):
+                # integers have no other sign of a gap
+                gaps = table == MISSING
+            if np.issubdtype(table.dtype, np.number):
+                hint = (
+                    "; an array holds answers: codes are of type pmflib.Codes, from schema.encode or as "
+                    "pmflib.Codes(array)"
+                )
+            table = name_columns(table, self.names)
         columns = as_arrow(table, {*self.columns, *self.names})
         for name in (*optional, *(() if hidden is None else (hidden,))):
             self.position(name)
@@ -357,6 +356,8 @@ class Schema(Summarised):
                     f"Add it (empty values are missing), or name it optional{self._suggest_column(variable, columns)}"
                 )
             column = variable.encode_column(columns[name])
+            if gaps is not None:
+                column[gaps[:, index] & (column == UNKNOWN)] = variable.encode_cell(None)
             bad = np.flatnonzero(column < MISSING)
             if bad.size:
                 row = int(bad[0])
@@ -365,14 +366,28 @@ class Schema(Summarised):
                     f"row {row}, column {name!r}: {value!r} "
                     f"{'is not UTF-8' if column[row] == UNDECODABLE else 'is no level'}; "
                     f"{variable.list_known()}, missing is {abridge_names(variable.missing)} "
-                    f"({bad.size} such rows){suggest(value, variable.levels)}"
+                    f"({bad.size} such rows){suggest(value, variable.levels)}{hint}"
                 )
             codes[:, index] = column
-        return codes
+        return Codes(codes)
 
-    def holds_answers(self, table: np.ndarray[Any, Any]) -> bool:
-        """Return whether an array holds answers rather than codes."""
-        return self.has_answers and table.dtype != self.code_dtype
+    def holds_codes(self, table: object) -> TypeGuard[IntArray]:
+        """Return whether a table is an array of codes, or of integers that equal their codes."""
+        if isinstance(table, Codes):
+            return True
+        is_array = isinstance(table, np.ndarray) and np.issubdtype(table.dtype, np.integer)
+        return is_array and self._has_codes_as_levels
+
+    @cached_property
+    def _has_codes_as_levels(self) -> bool:
+        """Whether the answers of all variables are 0, 1, ..., which equal their codes."""
+        return all(
+            variable.role != "continuous"
+            and {variable.part, variable.absent, variable.other} == {None}
+            and variable.levels == tuple(map(str, range(variable.cardinality)))
+            and not {*variable.levels} & {*variable.missing}
+            for variable in self.variables
+        )
 
     def _suggest_column(self, variable: Variable, columns: pa.Table) -> str:
         """Return a suggestion if a column of the table may be the variable under another name."""
@@ -417,19 +432,22 @@ class Schema(Summarised):
             raise SchemaError(
                 f"codes is {name_type(codes)}; pass an array of integers, such as schema.encode(table) gives"
             )
-        if codes.ndim != 2 or codes.shape[1] != self.n_variables:
-            single = (
-                "; a single row is codes[None, :]" if codes.shape == (self.n_variables,) else ""
-            )
-            raise SchemaError(
-                f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables}){single}"
-            )
+        self._check_shape(codes)
         if not np.issubdtype(codes.dtype, np.integer):
             remedy = "if it holds labels, give a table with named columns instead"
             if np.issubdtype(codes.dtype, np.floating):
                 remedy = "of floats with NaN: np.where(np.isnan(codes), -1, codes).astype(int)"
             raise SchemaError(
                 f"codes has dtype {codes.dtype}; codes are integers, -1 where missing; {remedy}"
+            )
+
+    def _check_shape(self, codes: np.ndarray[Any, Any]) -> None:
+        if codes.ndim != 2 or codes.shape[1] != self.n_variables:
+            single = (
+                "; a single row is codes[None, :]" if codes.shape == (self.n_variables,) else ""
+            )
+            raise SchemaError(
+                f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables}){single}"
             )
 
     def decode(self, codes: IntArray) -> pa.Table:
@@ -449,7 +467,6 @@ class Schema(Summarised):
         return {
             "format": "pmf-schema-1",
             "variables": [variable.to_json() for variable in self.variables],
-            **({"has_answers": True} if self.has_answers else {}),
         }
 
     @classmethod
@@ -480,8 +497,7 @@ class Schema(Summarised):
                 f"weight_decimals is {decimals!r}; pass a whole number from 0 to 18, or remove it"
             )
         variables = (Variable.from_json(each, tuple(missing)) for each in data["variables"])
-        has_answers = data.get("has_answers") is True
-        return cls(tuple(variables), tuple(left_out), tuple(missing), decimals, has_answers)
+        return cls(tuple(variables), tuple(left_out), tuple(missing), decimals)
 
     def save(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.base.arrays import FloatArray, name_type
+from pmflib.base.arrays import FloatArray, find_extremes, name_type
 from pmflib.base.constraints import check_distinct
 from pmflib.base.errors import SchemaError
 from pmflib.schema.variable import MISSING, as_text, is_absent, read_number
@@ -74,29 +74,30 @@ def as_arrow(
     )
 
 
-def name_columns(array: np.ndarray[Any, Any]) -> pa.Table:
-    """Make a table of an array of answers, with columns v0, v1, ...; the integer -1 is missing.
+def name_columns(array: np.ndarray[Any, Any], names: Sequence[str] = ()) -> pa.Table:
+    """Make a table of an array of answers, with these columns, or v0, v1, ... if it has a row.
 
     Raises
     ------
     SchemaError
-        If it has no two axes, or no row.
+        If it has no two axes, or no names are given and it has no row.
     """
-    if array.ndim != 2 or not array.size:
+    if array.ndim != 2 or not (names or array.size):
         raise SchemaError(
             f"the table is an array of shape {array.shape}; pass one of shape (n_rows, n_columns), at least one each"
         )
-    columns = {f"v{position}": column for position, column in enumerate(array.T)}
-    if not np.issubdtype(array.dtype, np.integer):
-        return as_arrow(columns)
-    return pa.table({name: pa.array(each, mask=each == MISSING) for name, each in columns.items()})
+    names = names or [f"v{position}" for position in range(array.shape[1])]
+    return as_arrow(dict(zip(names, array.T, strict=True)))
 
 
-def has_gaps(column: np.ndarray[Any, Any], highest: int) -> bool:
-    """Return whether integers, -1 missing, are not exactly the codes from 0 to the highest."""
-    if column.min() < MISSING or highest >= column.size:
-        return True
-    return not np.bincount(column.astype(np.int64) - MISSING)[1:].all()
+def are_codes(table: np.ndarray[Any, Any]) -> bool:
+    """Return whether the answers of each column are 0, 1, ... without a gap, -1 missing, and so equal their codes."""
+    if table.ndim != 2 or not table.size or not np.issubdtype(table.dtype, np.integer):
+        return False
+    lows, highs = find_extremes(table)
+    if lows.min() < MISSING or highs.max() >= len(table):
+        return False
+    return all(np.bincount(column.astype(np.int64) - MISSING)[1:].all() for column in table.T)
 
 
 def _name_remedy(table: object) -> str:

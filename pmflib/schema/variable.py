@@ -265,6 +265,10 @@ class Variable(Summarised):
             except UnicodeDecodeError:
                 return UNDECODABLE
         text = as_text(value)
+        if isinstance(value, bool | np.bool_) and text not in self.levels:
+            # a level may be written as Python does
+            alike = [level for level in self.levels if level.casefold() == text]
+            text = alike[0] if len(alike) == 1 else text
         if self.folded and text.strip() in self.missing:
             # "NA" is missing, but "Na" may be sodium
             return MISSING
@@ -451,6 +455,8 @@ def _read_part(data: Mapping[str, Any]) -> Part:
 
 def as_text(value: object) -> str:
     """Format a raw value like a level: 5.0 is "5", True is "true"."""
+    if isinstance(value, np.number | np.bool_):
+        value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():

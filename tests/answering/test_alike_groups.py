@@ -19,7 +19,8 @@ def draw(n_rows=600):
             pmf.Variable("land", ("at", "ch", "de")),
         )
     )
-    return pmf.fit_em(codes, rank=2, schema=schema).model, codes
+    samples = pmf.Codes(codes)
+    return pmf.fit_em(samples, rank=2, schema=schema).model, samples
 
 
 @pytest.mark.parametrize("question", ["P(x | land)", "P(x=yes | land)", "P(x | land, y=yes)"])

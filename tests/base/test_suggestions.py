@@ -39,7 +39,6 @@ MISTAKES = [
     (lambda at: at.schema.encode(at.codes + 1), "codes"),
     (lambda at: at.schema.encode(np.where(at.codes == 1, 99, at.codes)), "99"),
     (lambda at: at.schema.encode(at.codes * 1.0), "codes"),
-    (lambda at: at.schema.encode(at.table.to_numpy()), "table"),
     (lambda at: at.schema.encode(at.codes[0]), "codes"),
     (lambda at: at.schema.encode(at.table["town"]), "to_frame"),
     (lambda at: at.schema.encode(at.table.iloc[0].to_dict()), "row"),

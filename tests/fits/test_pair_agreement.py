@@ -67,7 +67,9 @@ def test_compare_pairs__names_the_pair_and_the_levels_that_are_furthest_off():
     rng = np.random.default_rng(0)
     wife = rng.random(5000) < 0.2
     female = np.where(wife, rng.random(5000) < 0.999, rng.random(5000) < 0.3)
-    codes = np.stack([~wife, ~female, rng.random(5000) < 0.5], axis=1).astype(np.int64)
+    codes = (
+        np.stack([~wife, ~female, rng.random(5000) < 0.5], axis=1).astype(np.int64).view(pmf.Codes)
+    )
     factors = np.concatenate([[n, 1 - n] for n in 1 - codes.mean(axis=0)])[:, None]
     found = compare_pairs(pmf.JointPMF(np.ones(1), factors, schema), pmf.count_pairs(codes, schema))
     assert found.most == ("relationship", "sex")
@@ -114,7 +116,7 @@ def test_compare_pairs__a_single_variable_and_a_single_level():
     ):
         n_levels = schema.n_levels
         factors = np.repeat(1 / np.diff(schema.offsets), np.diff(schema.offsets))[:, None]
-        codes = np.zeros((50, schema.n_variables), np.int64)
+        codes = pmf.Codes(np.zeros((50, schema.n_variables), np.int64))
         found = compare_pairs(
             pmf.JointPMF(np.ones(1), factors, schema), pmf.count_pairs(codes, schema)
         )

@@ -15,7 +15,7 @@ def draw(n_rows=800, seed=0):
     state = rng.random(n_rows) < 0.5
     codes = np.where(rng.random((n_rows, 5)) < 0.9, state[:, None], ~state[:, None]).astype(np.int8)
     codes[rng.random(codes.shape) < 0.05] = -1
-    return codes, np.where(state, 1.0, 2.0) * rng.choice([0.5, 1.5], n_rows)
+    return pmf.Codes(codes), np.where(state, 1.0, 2.0) * rng.choice([0.5, 1.5], n_rows)
 
 
 def shares(model):

@@ -11,9 +11,9 @@ from tests.answering.question_models import SCHEMA, make_pets, make_survey, tabu
 
 def test_encode_conditions__labels_codes_and_collections():
     survey = make_survey().schema
-    given: Any = {"stars": {"4", 2, "2.0"}, 1: "comedy", "income": "25"}
+    given: Any = {"stars": {"4", 3, "2.0"}, 1: "comedy", "income": 25}
     assert encode_conditions(survey, given) == {0: (1, 2, 3), 1: (1,), 3: (2,)}
-    given = {"stars": ["4", "3"], 1: 1}
+    given = {"stars": ["4", np.float32(3)], 1: pmf.Codes([1])}
     assert encode_conditions(survey, given) == {0: (2, 3), 1: (1,)}
     assert encode_conditions(survey, None) == {}
 
@@ -24,6 +24,8 @@ def test_encode_conditions__labels_codes_and_collections():
         ({"age": "yong"}, "young"),
         ({"agee": "young"}, "age"),
         ({"age": 2}, "2"),
+        ({"age": 1}, "a number is an answer, no position"),
+        ({"age": pmf.Codes([2])}, "Codes"),
         ({"age": []}, "age"),
         ({"age": "old", 0: "young"}, "age|once"),
     ],
@@ -83,7 +85,7 @@ def test_find_impossible__no_underflow_of_many_rare_conditions():
     factors = np.tile([[1e-20], [1 - 1e-20]], (40, 1))
     rare = pmf.JointPMF(np.ones(1), factors, schema)
     assert rare.find_impossible(dict.fromkeys(range(39), (0,))) == ()
-    given: dict[str | int, int] = dict.fromkeys(range(39), 0)
+    given: dict[str | int, str] = dict.fromkeys(range(39), "a")
     np.testing.assert_allclose(rare.marginal(["v39"], given), [1e-20, 1], rtol=1e-12)
     assert rare.condition_codes(dict.fromkeys(range(39), (0,)))[1] == pytest.approx(
         39 * np.log(1e-20)
@@ -104,8 +106,10 @@ def test_find_unseen__levels_pairs_and_sets():
 
 def test_encode_conditions__truth_is_a_level_and_a_missing_text_is_none():
     schema = pmf.Schema((pmf.Variable("bo", ("true", "false")), pmf.Variable("n", ("0", "1"))))
-    given: Any = {"bo": True, "n": True}
-    assert encode_conditions(schema, given) == {0: (0,), 1: (1,)}
+    given: Any = {"bo": np.bool_(True)}
+    assert encode_conditions(schema, given) == {0: (0,)}
+    with pytest.raises(SchemaError, match="no level True"):
+        encode_conditions(schema, {"n": True})
     assert encode_conditions(schema, {"bo": "True"}) == {0: (0,)}
     rest = pmf.Schema((pmf.Variable("bo", ("True", "other"), other="other"),))
     assert encode_conditions(rest, {"bo": "true"}) == {0: (0,)}

@@ -89,7 +89,7 @@ def test_posterior__equals_bayes_rule(case):
 
 
 def test_posterior__row_with_nothing_observed_is_answered_by_the_prior(model, tensor):
-    nothing = np.full((1, 3), -1)
+    nothing = pmf.Codes([[-1, -1, -1]])
     np.testing.assert_allclose(model.posterior(nothing), [model.prior], rtol=1e-14)
     assert model.log_prob(nothing) == pytest.approx([0.0], abs=1e-15)
     np.testing.assert_allclose(
@@ -108,7 +108,7 @@ def test_log_prob__batches_join_up(model, monkeypatch):
 
 def test_predict_proba__tables_with_labels(model):
     table = {"smokes": ["yes", None], "rating": ["5", "1.0"], "dose": [7.5, None]}
-    codes = np.array([[1, 2, 1], [-1, 0, -1]])
+    codes = pmf.Codes([[1, 2, 1], [-1, 0, -1]])
     assert np.array_equal(model.log_prob(table), model.log_prob(codes))
     assert np.array_equal(model.predict_proba(table, "smokes"), model.predict_proba(codes, 0))
     assert np.array_equal(model.complete(pa.table(table)), model.complete(codes))
@@ -116,10 +116,10 @@ def test_predict_proba__tables_with_labels(model):
 
 def test_predict_proba__own_column_may_be_absent_or_hold_anything(model):
     given_others = {"rating": [5], "dose": [7.5]}
-    expected = model.predict_proba(np.array([[-1, 2, 1]]), "smokes")
+    expected = model.predict_proba(pmf.Codes([[-1, 2, 1]]), "smokes")
     for own in ({}, {"smokes": ["never heard of"]}, {"smokes": ["yes"]}, {"smokes": [None]}):
         assert np.array_equal(model.predict_proba(given_others | own, "smokes"), expected)
-    assert np.array_equal(model.predict_proba(np.array([[99, 2, 1]]), "smokes"), expected)
+    assert np.array_equal(model.predict_proba(pmf.Codes([[99, 2, 1]]), "smokes"), expected)
     with pytest.raises(SchemaError, match="'dose'"):
         model.predict_proba({"rating": [5]}, "smokes")
 
@@ -127,9 +127,9 @@ def test_predict_proba__own_column_may_be_absent_or_hold_anything(model):
 def test_expected_value__in_the_units_of_the_values(model, tensor):
     probabilities = conditional_pmf(tensor, [1, -1, 0], 1)
     expected = probabilities @ [1.0, 2.0, 5.0]
-    assert model.expected_value(np.array([[1, 0, 0]]), "rating") == pytest.approx([expected])
+    assert model.expected_value(pmf.Codes([[1, 0, 0]]), "rating") == pytest.approx([expected])
     with pytest.raises(SchemaError, match="'smokes'"):
-        model.expected_value(np.array([[1, 0, 0]]), "smokes")
+        model.expected_value(pmf.Codes([[1, 0, 0]]), "smokes")
 
 
 def test_marginal__every_choice_and_order_of_variables(model, tensor):
@@ -146,14 +146,18 @@ def test_marginal__every_choice_and_order_of_variables(model, tensor):
 
 @pytest.mark.parametrize(
     "evidence",
-    [{"smokes": "yes", "rating": "5"}, {0: 1, 1: 2}, {"smokes": np.int8(1), "rating": "5.0"}],
+    [
+        {"smokes": "yes", "rating": "5"},
+        {0: "yes", 1: 5},
+        {"smokes": pmf.Codes([1]), "rating": np.int8(5)},
+    ],
 )
 def test_marginal__given_levels_of_others(model, tensor, evidence):
     rest, _ = restrict(tensor, [1, 2, -1])
     np.testing.assert_allclose(model.marginal(["dose"], evidence), rest / rest.sum(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("level", ["high", "7.5", 1])
+@pytest.mark.parametrize("level", ["high", "7.5", 7, pmf.Codes([1])])
 def test_marginal__given_a_bin(model, tensor, level):
     rest, _ = restrict(tensor, [-1, -1, 1])
     expected = rest / rest.sum()

@@ -42,7 +42,7 @@ def test_fit_em__levels_are_the_answers_that_occur():
 )
 def test_fit_em__floats_and_texts_are_answers_as_well(convert):
     model = fit(convert(ANSWERS))
-    assert model.schema == MODEL.schema
+    assert [each.levels for each in model.schema] == [each.levels for each in MODEL.schema]
     np.testing.assert_array_equal(model.factors, PLAIN.factors)
     np.testing.assert_array_equal(model.log_prob(convert(ANSWERS)), PLAIN.log_prob(CODES))
 
@@ -92,10 +92,17 @@ def test_answers__codes_of_the_model_itself_are_codes(tmp_path):
     np.testing.assert_array_equal(loaded.log_prob(ANSWERS), PLAIN.log_prob(CODES))
 
 
-def test_answers__of_the_type_of_codes_are_refused_where_codes_are_missing():
-    with pytest.raises(SchemaError, match="column 0 of the array of int8"):
-        pmf.fit_em(ANSWERS.astype(np.int8), rank=2)
+def test_answers__of_any_integer_type_are_answers():
+    assert pmf.Schema.infer(ANSWERS.astype(np.int8)) == MODEL.schema
     assert pmf.Schema.infer(CODES.astype(np.int8)) == PLAIN.schema
+
+
+def test_answers__minus_one_is_asked_about_where_it_may_be_an_answer():
+    opinions = RNG.integers(-1, 2, (200, 2))
+    with pytest.raises(SchemaError, match=r"column 0 of the array holds -1 in .* of answers pass"):
+        pmf.Schema.infer(opinions)
+    assert pmf.Schema.infer(opinions.astype(float))[0].levels == ("-1", "0", "1")
+    assert pmf.Schema.infer(pmf.Codes(opinions))[0].levels == ("0", "1")
 
 
 @pytest.mark.parametrize("array", [np.empty((0, 2)), np.ones(3), np.full((4, 2), np.nan)])

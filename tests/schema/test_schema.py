@@ -62,7 +62,7 @@ def test_encode__hidden_column_is_not_looked_at(visits):
 
 
 def test_encode__hidden_column_of_codes_stays_as_it_was_in_the_array_given():
-    codes = np.array([[0, 99, 1]])
+    codes = pmf.Codes([[0, 99, 1]])
     assert SCHEMA.encode(codes, hidden="visits").tolist() == [[0, -1, 1]]
     assert codes.tolist() == [[0, 99, 1]]
 

@@ -14,6 +14,7 @@ from pmflib.apps.estimators.joint_estimator import JointEstimator
 from pmflib.apps.estimators.user_tables import UserTable
 from pmflib.base.arrays import FloatArray, IntArray, check_row_order
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.codes import Codes
 from pmflib.base.errors import SchemaError
 from pmflib.base.variance import weigh_samples
 from pmflib.fits.fit_result import FitResult
@@ -123,7 +124,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         target = model.schema.n_variables - 1
         codes = np.maximum(self._encode(table, model.schema.variables[:target]), MISSING)
         hidden = np.full((len(codes), 1), MISSING, codes.dtype)
-        return model.predict_proba(np.column_stack([codes, hidden]), target)
+        return model.predict_proba(Codes(np.column_stack([codes, hidden])), target)
 
     def predict(self, X: Any) -> Any:
         """Predict the most probable class of each row, (n_rows,), with the dtype of ``classes_``."""

@@ -10,6 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from pmflib.apps.estimators.joint_estimator import TableEstimator
 from pmflib.apps.estimators.user_tables import make_user_table
 from pmflib.base.arrays import FloatArray
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import at_least, check
 from pmflib.families.traits.trait_pmf import TraitPMF
 from pmflib.schema import MISSING, Schema
@@ -69,7 +70,7 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
         float64 of shape (n_rows,), nats; 0 for a row with nothing observed. Small values indicate unusual rows.
         """
         codes = self._read_codes(X)[1]
-        return self._model.log_prob(np.maximum(codes, MISSING))
+        return self._model.log_prob(Codes(np.maximum(codes, MISSING)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean of `score_samples`, nats, as used in cross-validation."""
@@ -129,7 +130,7 @@ class PMFTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TableEst
         model = self._model
         if isinstance(model, TraitPMF):
             return model.trait_model.score_traits(codes).scores
-        return model.posterior(codes)
+        return model.posterior(Codes(codes))
 
     @property
     def _n_features_out(self) -> int:

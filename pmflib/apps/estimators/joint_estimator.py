@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pmflib.apps.estimators.user_tables import LevelValues, UserTable
 from pmflib.base.arrays import IntArray, check_row_order
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import OneOf, at_least, check
 from pmflib.base.errors import PmfError, SchemaError, SchemaWarning, StoreError
 from pmflib.base.texts import abridge_names, list_some
@@ -222,7 +223,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         is_open = self.rank is None or self.rank == "auto"
         open_dependence: Literal["auto", "none"] = "auto" if is_open else "none"
         return fit_em(
-            codes,
+            Codes(codes),
             weight=sample_weight,
             rank=self.rank if rank is None else rank,
             schema=schema,
@@ -337,7 +338,7 @@ class TableEstimator(JointEstimator):
             n_states = "auto" if self.rank is None else self.rank
             self._keep(
                 fit_traits(
-                    codes,
+                    Codes(codes),
                     schema,
                     dimensions=dimensions,
                     n_states=n_states,

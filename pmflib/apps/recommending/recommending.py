@@ -27,6 +27,7 @@ from pmflib.base.arrays import (
     list_owners,
     sum_blocks,
 )
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import OneOf, check, check_schemas
 from pmflib.base.errors import PmfError, QuestionError, SchemaError
 from pmflib.base.texts import abridge_names
@@ -199,7 +200,7 @@ class Recommender:
 
     def _find_posteriors(self, codes: IntArray) -> FloatArray | None:
         uses_states = self._is_mixture and self._regression is None
-        return self.model.posterior(codes) if uses_states else None
+        return self.model.posterior(Codes(codes)) if uses_states else None
 
     def _value(self, codes: IntArray, posteriors: FloatArray | None) -> FloatArray:
         """Compute the value of each candidate for each sample, given its other answers."""
@@ -224,7 +225,7 @@ class Recommender:
             wanted &= codes[:, self._items] == self._absent[self._items]
         for column in np.flatnonzero(wanted.any(axis=0)).tolist():
             rows = np.flatnonzero(wanted[:, column])
-            chances = self.model.predict_proba(codes[rows], int(self._items[column]))
+            chances = self.model.predict_proba(Codes(codes[rows]), int(self._items[column]))
             self._fill(out, rows, column, chances)
         return out
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.codes import Codes
 from pmflib.model.marginals import RowScores
 from pmflib.model.measures import TargetSums, score_target
 from pmflib.model.mixture import Mixture
@@ -114,7 +115,7 @@ class TableScorer:
         scored = []
         for target in options.targets:
             variable = model.schema[target]
-            pmf = model.predict_proba(codes, target)
+            pmf = model.predict_proba(Codes(codes), target)
             scored.append(score_target(pmf, codes[:, model.schema.position(target)]))
             columns |= self._read_pmf(pmf, target)
             if options.probabilities:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.codes import Codes
 from pmflib.base.hashing import HashArray, mix_hashes
 from pmflib.families.forests.statistics import TreeParameters, TreePasses
 from pmflib.families.forests.tree_pmf import TreePMF
@@ -113,7 +114,7 @@ class ForestInformation(ClassInformation):
             filled = draw_gaps(self.model, rows.codes, rows.codes < 0, seeds)
             yield replace(
                 rows,
-                posteriors=self.model.posterior(filled),
+                posteriors=self.model.posterior(Codes(filled)),
                 chances=self._find_conditionals(filled, free),
                 apart=self._apart,
             )

@@ -15,6 +15,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import NONNEGATIVE, check_entries, check_shapes
 from pmflib.base.errors import PmfError
 from pmflib.families.forests.forest import Forest
@@ -225,7 +226,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
     ) -> FloatArray:
         """Return the probabilities of given codes of some cells: see `JointPMF.predict_codes`."""
-        levels, posteriors = self.schema.offsets[variables] + codes, self.posterior(shown)
+        levels, posteriors = self.schema.offsets[variables] + codes, self.posterior(Codes(shown))
         chances = np.zeros(samples.size)
         for state in self._states.plain.tolist():
             chances += posteriors[samples, state] * self.factors[levels, state]
@@ -247,7 +248,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         """Return the probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
         codes = np.full((len(combinations), self.schema.n_variables), -1, np.int32)
         codes[:, list(positions)] = combinations
-        return np.exp(self.log_prob(codes))
+        return np.exp(self.log_prob(Codes(codes)))
 
     def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
         """Return the joint PMF of some variables, optionally given levels of others: see `JointPMF.marginal`.
@@ -259,7 +260,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
         """
         positions = find_positions(self.schema, variables, given, MAX_CELLS)
         sizes = [int(self.schema.cardinalities[position]) for position in positions]
-        model = self.condition(given) if given else self
+        model = self.condition(given) if given is not None else self
         if len(positions) == 1:
             return np.asarray(model.factor(positions[0]) @ model.prior)
         chances = np.empty(math.prod(sizes))
@@ -267,7 +268,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
             cells = np.arange(start, min(start + BATCH_ROWS, chances.size))
             codes = np.full((cells.size, self.schema.n_variables), -1, np.int32)
             codes[:, positions] = np.stack(np.unravel_index(cells, sizes), axis=1)
-            chances[cells] = np.exp(model.log_prob(codes))
+            chances[cells] = np.exp(model.log_prob(Codes(codes)))
         return np.asarray((chances / chances.sum()).reshape(sizes))
 
     def find_pairs(self) -> FloatArray:
@@ -348,7 +349,7 @@ def find_surprises_in_turn(model: Mixture, codes: IntArray, out: RowScores) -> N
         rows = np.flatnonzero(codes[:, position] >= 0)
         if not rows.size:
             continue
-        pmf = model.predict_proba(codes[rows], position)
+        pmf = model.predict_proba(Codes(codes[rows]), position)
         chances = np.minimum(pmf[np.arange(rows.size), codes[rows, position]], 1.0)
         is_less = chances < least[rows]
         found = rows[is_less]

@@ -251,7 +251,7 @@ def fit_groups(
     Parameters
     ----------
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, or a table.
+        `Codes` of shape (n_rows, n_variables), -1 missing, or a table.
     group
         Group of each row: texts, or values with distinct texts. Rows without a group are omitted.
     rank

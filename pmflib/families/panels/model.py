@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, sum_blocks
 from pmflib.base.blocks import DenseBlock
+from pmflib.base.codes import Codes
 from pmflib.base.constraints import NONNEGATIVE, Interval, check, check_entries, check_shapes
 from pmflib.base.display.summary import (
     Summarised,
@@ -187,7 +188,7 @@ class TransitionModel(Predictor, Summarised):
         Parameters
         ----------
         table
-            Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode; a row per person.
+            `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode; a row per person.
 
         Returns
         -------
@@ -244,7 +245,7 @@ class TransitionModel(Predictor, Summarised):
         waves = self.waves.find_places(self.schema)[0]
         for start in range(0, len(codes), BATCH_ROWS):
             part = codes[start : start + BATCH_ROWS]
-            posteriors = self.posterior(part)
+            posteriors = self.posterior(Codes(part))
             for position in np.flatnonzero((part < 0).any(axis=0)).tolist():
                 rows = np.flatnonzero(part[:, position] < 0)
                 factor = self.emissions[self.schema.rows_of(position)]
@@ -292,12 +293,12 @@ class TransitionModel(Predictor, Summarised):
             for each in kept
         }
 
-    def sample(self, n_rows: int, rng: np.random.Generator | int) -> IntArray:
+    def sample(self, n_rows: int, rng: np.random.Generator | int) -> Codes:
         """Draw people from the model.
 
         Returns
         -------
-        Codes of the schema's dtype, shape (n_rows, n_variables), nothing missing.
+        `Codes` of the schema's dtype, shape (n_rows, n_variables), nothing missing.
         """
         check(Interval(whole=True), n_rows=n_rows)
         rng = np.random.default_rng(rng)
@@ -309,7 +310,7 @@ class TransitionModel(Predictor, Summarised):
             for position in positions[positions >= 0].tolist():
                 factor = self.emissions[self.schema.rows_of(position)]
                 codes[:, position] = _draw(factor.T[states], rng)
-        return codes
+        return Codes(codes)
 
     def summary(self) -> Summary:
         """Return the states with what distinguishes them, their shares by wave, and the transitions."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray, Parameters
 from pmflib.base.blocks import DenseBlock, join_weights
+from pmflib.base.codes import Codes
 from pmflib.base.display.progress import working
 from pmflib.counts.marginals import estimate_block_singles
 from pmflib.counts.pair_counts import PairCounts, count_block
@@ -117,11 +118,11 @@ class RankSamples:
         held_out = self.held_out
         if self.target is not None:
             held_out = held_out[held_out.codes[:, self.target] >= 0]
-        scores: FloatArray = model.log_prob(held_out.codes)
+        scores: FloatArray = model.log_prob(Codes(held_out.codes))
         if self.target is not None:
             rest = held_out.codes.copy()
             rest[:, self.target] = -1
-            scores -= model.log_prob(rest)
+            scores -= model.log_prob(Codes(rest))
         if held_out.weights is None:
             return scores
         weighed: FloatArray = scores * (held_out.weights / held_out.weights.mean())

@@ -201,8 +201,8 @@ def bivariate_residuals(
         Latent classes or forests of `pmflib.fit_em`, or traits of `pmflib.families.fit_item_responses`, fitted to
         these samples.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
-        share the pass.
+        `Codes` of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose
+        workers share the pass.
     weight
         Weights of samples in memory, as for `pmflib.fit_em`; statistics use the effective number of samples.
 

@@ -126,7 +126,7 @@ def likelihood_ratio_test(
     Parameters
     ----------
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, or a table.
+        `Codes` of shape (n_rows, n_variables), -1 missing, or a table.
     rank
         Number of classes under the hypothesis, at least 1.
     schema

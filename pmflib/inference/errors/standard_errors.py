@@ -54,8 +54,8 @@ def standard_errors(
         Fitted to these samples by `pmflib.fit_em`, `pmflib.families.fit_item_responses` or
         `pmflib.families.fit_transitions`; forests are taken as given.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
-        share the pass, and which have their weights and their design with them.
+        `Codes` of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose
+        workers share the pass, and which have their weights and their design with them.
     design
         Sampling design of latent classes fitted to samples in memory: errors follow from its units or replicates. None
         takes samples in memory as independent, with weight 1, and refuses models fitted with weights.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.base.arrays import BoolArray, FloatArray, IntArray
+from pmflib.base.codes import Codes
 from pmflib.base.hashing import HashArray, mix_hashes
 from pmflib.model.mixture import Mixture
 
@@ -81,7 +82,7 @@ def draw_gaps(model: Mixture, codes: IntArray, gaps: BoolArray, seeds: HashArray
     for first in range(0, rows.size, step):
         mine = rows[first : first + step]
         batch, missing, own = filled[mine], gaps[mine], seeds[mine]
-        states = _draw_codes(model.posterior(batch), draw_uniforms(own, 0))
+        states = _draw_codes(model.posterior(Codes(batch)), draw_uniforms(own, 0))
         for position in np.flatnonzero(missing.any(axis=0)).tolist():
             cells = np.flatnonzero(missing[:, position])
             chances = model.predict_in_states(batch[cells], states[cells], position)

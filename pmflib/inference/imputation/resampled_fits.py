@@ -75,7 +75,7 @@ def fit_resampled(
         if samples.n_rows * samples.schema.n_variables <= MEMORY_CELLS:
             samples = samples.read_block()
     if isinstance(samples, np.ndarray):
-        samples = DenseBlock(samples)
+        samples = DenseBlock(model.schema.encode(samples))
     n_rows = samples.n_rows if isinstance(samples, StoredSamples) else len(samples)
     if not n_rows:
         raise PmfError("samples has no rows; a model is fitted again to at least one")

@@ -10,6 +10,7 @@ import numpy as np
 
 from pmflib.base.arrays import FloatArray
 from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.codes import Codes
 from pmflib.base.comparison import compare_samples
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.fits.em_fit import N_FOLDS, EMFit, Passes
@@ -82,7 +83,9 @@ def choose_cuts(
         assert fit.trial is not None
         hidden = samples.codes[is_held_out].copy()
         hidden[:, target] = -1
-        scores.append(score_rows(fit.trial.predict_proba(hidden, target), test, target) * weights)
+        scores.append(
+            score_rows(fit.trial.predict_proba(Codes(hidden), target), test, target) * weights
+        )
     gain, error = compare_samples(*scores)
     names = [
         each.name

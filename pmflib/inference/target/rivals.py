@@ -10,6 +10,7 @@ import numpy as np
 
 from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.codes import Codes
 from pmflib.base.comparison import compare_samples
 from pmflib.fits.em_fit import N_FOLDS
 from pmflib.model import JointPMF
@@ -291,7 +292,7 @@ def compare_with_rivals(
     }
     hidden = test.codes.copy()
     hidden[:, target] = -1
-    mine = score_rows(model.predict_proba(hidden, target), test, target)
+    mine = score_rows(model.predict_proba(Codes(hidden), target), test, target)
     weights = weigh_rows(test) / weigh_rows(test).mean()
     parts, better = [], []
     for name, rival in rivals.items():

@@ -98,7 +98,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
     model
         Model with latent classes or forests, from a single fit.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode. Rows with nothing
+        `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode. Rows with nothing
         observed are omitted.
     weight
         float64 of shape (n_rows,), at least 0: number of samples that each row represents; None for 1 each.
@@ -127,7 +127,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
     kept = (codes >= 0).any(axis=1) & (weights > 0)
     if not kept.any():
         raise PmfError("samples has no row with a positive weight and an observed cell")
-    posteriors, weights = model.posterior(np.ascontiguousarray(codes[kept])), weights[kept]
+    posteriors, weights = model.posterior(codes[kept]), weights[kept]
     total = float(weights.sum())
     classes = posteriors.argmax(axis=1)
     likeliest = np.eye(model.rank)[classes]

@@ -82,7 +82,7 @@ def distal_outcome(
     model
         Latent classes or forests, a single fit of `pmflib.fit_em` to these samples.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
+        `Codes` of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
     outcome
         One value per row: numbers give means, texts and categories give shares. Missing values (None, NaN) are omitted.
     correction
@@ -591,12 +591,12 @@ def assign_rows(
     check(OneOf(("bch", "ml")), correction=correction)
     check(OneOf(("modal", "proportional")), assignment=assignment)
     check_classes(model)
-    codes = model.schema.encode(samples)
+    codes: IntArray = model.schema.encode(samples)
     n_rows, weights = len(codes), drawn.read_weights(len(codes))
     rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
     if rows.size < 2:
         raise PmfError(f"{rows.size} rows have a weight and anything observed; pass at least 2")
-    codes = np.ascontiguousarray(codes[rows])
+    codes = codes[rows]
     posteriors, weights = model.posterior(codes), weights[rows]
     shares = posteriors
     if assignment == "modal":

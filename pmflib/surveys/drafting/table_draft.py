@@ -32,7 +32,7 @@ def propose_variables(
     missing: Sequence[str] = DEFAULT_MISSING,
     max_levels: int = 32,
     bins: int = 8,
-    finds_codes: bool = True,
+    finds_codes: bool | Collection[str] = True,
     finds_identifiers: bool = True,
     split: Mapping[str, str] | None = None,
     absent: str | None = None,
@@ -49,7 +49,7 @@ def propose_variables(
         As in `propose_variable`.
     finds_codes
         Whether to detect missing codes ("unknown", 999, stray words among numbers), and to draft similar columns in the
-        same way.
+        same way; or the only texts that may be codes.
     finds_identifiers
         Whether to leave out columns that identify rows.
     split
@@ -79,7 +79,9 @@ def propose_variables(
     for name in parts:
         del column_counts[name]
     codes = propose_codes(column_counts, missing) if finds_codes else {}
-    sisters = find_sisters(column_counts, codes, missing) if finds_codes else []
+    if not isinstance(finds_codes, bool):
+        codes = {name: [c for c in found if c.text in finds_codes] for name, found in codes.items()}
+    sisters = find_sisters(column_counts, codes, missing) if finds_codes is True else []
     proposals = propose_columns(
         column_counts,
         share_sister_codes(column_counts, codes, sisters),
@@ -89,7 +91,7 @@ def propose_variables(
         bins=bins,
         is_answer=not finds_identifiers,
         remedies=PYTHON,
-        finds_strays=finds_codes,
+        finds_strays=finds_codes is True,
     )
     whole = {
         name: {name: give_absent(_forgive_strays(each), absent)} for name, each in proposals.items()

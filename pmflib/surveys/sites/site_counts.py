@@ -109,8 +109,6 @@ def list_differences(first: Schema, second: Schema) -> list[str]:
     for variable in first:
         if variable.name in second:
             found += _list_changes(variable, second[variable.name])
-    if first.has_answers != second.has_answers:
-        found.append("one was inferred from an array of answers, the other was not")
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray
+from pmflib.base.codes import Codes
 from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
 from pmflib.model import JointPMF
@@ -214,7 +215,7 @@ def score_hidden(
                 error = (pmf * values).sum(axis=1) - values[truth]
                 sums[position, column] = (mine * error**2).sum()
                 sums[position, column + 1] = (mine * np.abs(error)).sum()
-    scores = model.log_prob(codes)
+    scores = model.log_prob(Codes(codes))
     if weights is None:
         return HeldOutScores(sums, float(scores.sum()), len(codes), bins)
     return HeldOutScores(sums, float((weights * scores).sum()), float(weights.sum()), bins)

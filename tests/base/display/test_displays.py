@@ -124,7 +124,7 @@ def test_summary__bounded_at_500_variables():
     )
     factors = rng.dirichlet(np.ones(6), (500, 100)).transpose(0, 2, 1).reshape(3000, 100)
     model = pmf.JointPMF(np.full(100, 0.01), factors, schema)
-    counts = pmf.count_pairs(rng.integers(6, size=(50, 500)), schema, n_folds=2)
+    counts = pmf.count_pairs(pmf.Codes(rng.integers(6, size=(50, 500))), schema, n_folds=2)
     for each in (schema, model, counts):
         reader, text = show_both(each)
         assert "details" in reader.tags

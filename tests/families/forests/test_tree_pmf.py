@@ -205,7 +205,7 @@ def test_expected_value__is_the_mean_over_levels():
     forest = Forest(np.array([[-1, 0]], np.int32), schema.offsets)
     tables = np.array([0.2, 0.3, 0.5, 0.8, 0.1, 0.1, 0.1, 0.8, 0.1, 0.1, 0.1, 0.8])
     model = TreePMF.make(TreeParameters(np.ones(1), forest, tables), schema)
-    found = model.expected_value(np.array([[0, -1], [2, -1]]), "two")
+    found = model.expected_value(np.array([[1, -1], [3, -1]]), "two")
     np.testing.assert_allclose(found, [1.3, 2.7])
 
 

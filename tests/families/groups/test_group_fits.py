@@ -83,17 +83,17 @@ def test_fit_groups__all_equal_is_the_pooled_fit_with_the_group_as_a_variable():
     codes, group = draw()
     found = pmf.families.fit_groups(codes, group, 2, schema=SCHEMA, free=[])
     pooled = pmf.Schema((*SCHEMA, pmf.Variable("group", ("at", "ch"))))
-    member = (group == "ch").astype(int)
+    both = pmf.Codes(np.column_stack([codes, group == "ch"]))
     result = pmf.fit_em(
-        np.column_stack([codes, member]),
+        both,
         rank=2,
         schema=pooled,
         pseudo_count=0.0,
         tol=1e-12,
         accelerate=True,
     )
-    given = result.model.log_prob(np.column_stack([codes, member])).sum()
-    sizes = np.bincount(member)
+    given = result.model.log_prob(both).sum()
+    sizes = np.bincount(both[:, -1])
     given -= (sizes * np.log(sizes / sizes.sum())).sum()
     assert np.isclose(found.fits["equal"].criteria.log_likelihood, given, atol=1e-3)
     summed = sum(

@@ -202,7 +202,7 @@ def variables(**changes):
 def test_read_counts__refuses_another_schema_and_says_in_what(tmp_path, schema, words):
     for path, each in ((tmp_path / "north", variables()), (tmp_path / "south", schema)):
         own = pmf.Schema.from_json(each)
-        pmf.count_pairs(np.zeros((3, 2), np.int8), own).export(path)
+        pmf.count_pairs(pmf.Codes(np.zeros((3, 2), np.int8)), own).export(path)
     with pytest.raises(SchemaError, match=words) as caught:
         pmf.surveys.read_counts([tmp_path / "north", tmp_path / "south"])
     assert "south' have another schema than '" in str(caught.value)
