@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,14 @@ class Codes(np.ndarray[Any, Any]):
         self,
         func: Callable[..., Any],
         types: Iterable[Any],
-        args: Sequence[Any],
+        args: Iterable[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
         """Apply a function of NumPy; codes that it joins stay codes."""
         found = super().__array_function__(func, types, args, kwargs)
-        parts = {np.concatenate: args[:1], np.vstack: args[:1], np.where: (args[1:],)}.get(func)
-        if parts is None or not isinstance(found, np.ndarray):
+        if func not in (np.concatenate, np.vstack, np.where) or not isinstance(found, np.ndarray):
             return found
-        joined = all(isinstance(each, Codes | int | np.integer) for each in parts[0])
-        return found.view(Codes if joined else np.ndarray)
+        first, *choices = args
+        parts = choices if func is np.where else first
+        are_codes = all(isinstance(each, Codes | int | np.integer) for each in parts)
+        return found.view(Codes if are_codes else np.ndarray)
