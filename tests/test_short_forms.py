@@ -41,10 +41,7 @@ def test_repr__short_and_telling(codes: np.ndarray) -> None:
 def test_fit_em__rank_chosen_by_held_out_samples(codes: np.ndarray) -> None:
     result = pmf.fit_em(codes, rank="auto", rng=1)
     assert result.model.rank == 2
-    compared = {
-        (each.settings["kind"], each.settings["rank"]) for each in result.comparisons[0].points
-    }
-    assert {("classes", 1), ("classes", 2), ("forests", 1)} <= compared
+    assert {1, 2} <= {each.settings["rank"] for each in result.comparisons[0].points}
     fixed = pmf.fit_em(codes, rank=2, rng=1)
     np.testing.assert_array_equal(result.model.factors, fixed.model.factors)
 

@@ -23,7 +23,6 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.models.optima import list_tables
-from benchmarks.ranks.kinds import name_model
 from pmflib.counts.pair_counts import load_shape
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.em_fit import EMFit, Passes
@@ -96,12 +95,12 @@ def choose_stored(path: Path, budget: float) -> None:
 
 
 def fit_open(name: str) -> None:
-    """Fit a table with rank and kind left open."""
+    """Fit a table with the rank left open."""
     fit_codes(name, list_tables()[name][0]())
 
 
 def fit_wide() -> None:
-    """Fit a wide table with rank and kind left open."""
+    """Fit a wide table with the rank left open."""
     rng = np.random.default_rng(0)
     chances = rng.beta(0.6, 0.6, (10, 1000))
     codes = (rng.random((N_ROWS, 1000)) < chances[rng.integers(10, size=N_ROWS)]).astype(np.int64)
@@ -109,14 +108,14 @@ def fit_wide() -> None:
 
 
 def fit_codes(name: str, codes: np.ndarray) -> None:
-    """Fit codes with rank and kind left open, and print the seconds."""
+    """Fit codes with the rank left open, and print the seconds."""
     schema = pmf.Schema.from_cardinalities((codes.max(axis=0) + 1).tolist())
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         model = pmf.fit_em(codes, rank="auto", schema=schema).model
     spent = time.process_time() - started
-    print(f"{name}: {name_model(model)}, {spent:.1f} s of processor time", flush=True)
+    print(f"{name}: rank {model.rank}, {spent:.1f} s of processor time", flush=True)
 
 
 def show(name: str, by_pairs: int, rank: int, spent: float, gaps: Gaps) -> None:

@@ -50,6 +50,7 @@ from pmflib.fits.ranks.by_moments import select_nmf_rank as select_nmf_rank
 from pmflib.fits.ranks.by_moments import sum_moments as sum_moments
 from pmflib.fits.ranks.by_pairs import MAX_LEVELS as MAX_LEVELS
 from pmflib.fits.ranks.by_pairs import select_rank as select_rank
+from pmflib.fits.ranks.by_samples import MAX_RANK as MAX_RANK
 from pmflib.fits.ranks.by_samples import SampleSearch as SampleSearch
 from pmflib.fits.ranks.by_samples import compare_on_samples as compare_on_samples
 from pmflib.fits.ranks.by_samples import select_rank_by_samples as select_rank_by_samples
@@ -59,15 +60,12 @@ from pmflib.fits.ranks.choice import RankProgress as RankProgress
 from pmflib.fits.ranks.choice import report_ranks as report_ranks
 from pmflib.fits.ranks.fit_runs import DEFAULT_BUDGET as DEFAULT_BUDGET
 from pmflib.fits.ranks.fit_runs import WorkBudget as WorkBudget
-from pmflib.fits.ranks.kinds import EXCLUSION_ERRORS as EXCLUSION_ERRORS
-from pmflib.fits.ranks.kinds import PSEUDO_COUNT as PSEUDO_COUNT
-from pmflib.fits.ranks.kinds import Candidate as Candidate
-from pmflib.fits.ranks.kinds import list_classes as list_classes
 from pmflib.fits.ranks.sample_fits import MOST_SAMPLES as MOST_SAMPLES
 from pmflib.fits.ranks.sample_fits import RankSamples as RankSamples
 from pmflib.fits.ranks.sample_fits import TargetFits as TargetFits
 from pmflib.fits.ranks.sample_fits import fit_samples as fit_samples
 from pmflib.fits.ranks.sample_fits import split_samples as split_samples
+from pmflib.fits.ranks.selection import MOST_CLASSES as MOST_CLASSES
 from pmflib.fits.ranks.selection import select as select
 from pmflib.fits.ranks.selection import split_for_choice as split_for_choice
 from pmflib.fits.stack.ladder import EFFORTS as EFFORTS

@@ -84,8 +84,9 @@ def fit_em(
         converges. A model with forests keeps its options, and its forests are re-estimated periodically. A stack has a
         few more passes with its forests as they are, and new weights from held-out samples.
     rank
-        Number of latent states, if no model is given; None for a stack. "auto" doubles it until held-out samples have
-        twice not become more likely, then fills in the ranks below the best.
+        Number of latent states, if no model is given; None for a stack. "auto", for classes to read, doubles it up to
+        20, or until held-out samples have twice not become more likely, then fills in the ranks below the best.
+        Averages and models of a target may have more.
     schema
         Variables, if neither a model nor stored samples are given. None infers them from the samples.
     validation
@@ -106,8 +107,7 @@ def fit_em(
     dependence
         Whether variables may depend on each other within a state: "tree" fits a forest within each state, "none"
         assumes independence, and "auto" takes forests where they make held-out samples more likely by more than two
-        standard errors. With rank "auto" both are chosen together. None is "auto" with rank "auto" and no target, where
-        one to three traits are compared as well; else None is "none".
+        standard errors. None is "auto" for a stack, and "none" for a rank.
     effort
         Length of the ladder of a stack: "quick" has averages of 4 models, up to 100 states each, "normal" of 10, up to
         400, and "thorough" of 20, up to 1,000. A rung is left out where it would have less than three observed cells
@@ -180,9 +180,7 @@ def fit_em(
         options = Options.make(method, pseudo_count, 1 if rank == 1 else members, rank)
         return EMFit(variables, rank, options, seed, steps, position)
 
-    is_kind_open = dependence is None and rank == "auto" and start_model is None and target is None
-    if dependence is None and not is_kind_open:
-        dependence = "none"
+    dependence = dependence or "none"
     kinds, forced, chosen = choose_kinds(dependence), is_forced(dependence), None
     if rank == "auto" and start_model is None:
         fit = make_fit(2)
@@ -193,11 +191,8 @@ def fit_em(
             fit,
             split_for_choice(fit, training, validation),
             load,
-            dependence=dependence,
             budget=BUDGET,
         )
-        if chosen.kinds is not None:
-            kinds, forced = tuple(each for each in kinds if each.name == chosen.kind), True
         rank = chosen.rank
     elif rank is None or rank == "auto":
         model_of_rank = start_model if model is None else model
@@ -206,12 +201,8 @@ def fit_em(
     if chosen is None and model is None and not isinstance(training, StoredSamples):
         warn_of_rank(rank, round(training.n_samples))
     fit = make_fit(rank)
-    alone = kinds[0].fit if kinds and forced else None
-    if alone is not None:
-        result = alone(fit, training, validation)
-    else:
-        result = _fit_rank(fit, training, validation, counts, model, start_model, kinds, forced)
-        warn_if_stopped(result, steps.max_passes)
+    result = _fit_rank(fit, training, validation, counts, model, start_model, kinds, forced)
+    warn_if_stopped(result, steps.max_passes)
     if chosen is not None:
         result = replace(
             result,
@@ -233,8 +224,8 @@ def make_stack(
     return StackFit(
         schema,
         EFFORTS[effort],
-        choose_kinds("auto" if dependence is None else dependence),
-        not is_forced(dependence),
+        choose_kinds(dependence or "auto"),
+        not is_forced(dependence or "auto"),
         PSEUDO_COUNT if pseudo_count == "auto" else pseudo_count,
         seed,
         passes,
@@ -378,6 +369,7 @@ def plan_fit_em(
     n_waiting = samples.plan_pass(rank, n_models).n_waiting
     sizes = samples.schema.n_levels, rank, n_threads, n_models
     plan = plan_em(*sizes, n_waiting=n_waiting)
+    dependence = dependence or "none"
     for kind in choose_kinds(dependence):
         is_tried = is_forced(dependence) or kind.is_modest(samples.schema.offsets, rank)
         if kind.plan is not None and is_tried:

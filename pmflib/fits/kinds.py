@@ -21,21 +21,13 @@ class FitKind:
     ----------
     name
         Attribute ``kind`` of its models.
-    search
-        Search over numbers of states on splits of the samples, with the arguments splits, seed, on_progress and budget:
-        see `pmflib.fits.ranks.kinds.KindSearch`.
     dependence
-        Value of ``dependence`` that fits this kind whatever held-out samples say; None if it is compared with others
-        only where the kind is left open.
-    within
-        What variables are within states, for a sentence on the choice.
+        Value of ``dependence`` that fits this kind whatever held-out samples say.
     is_modest
         Whether models of variables with these offsets and of this rank are small enough to be tried by default.
     extend
         Fits this kind after latent classes, and returns the better result: called with an `EMFit`, its result, training
-        samples, held-out samples, counts, and ``is_forced``. None if `fit` fits it instead.
-    fit
-        Fits this kind in place of latent classes: called with an `EMFit`, training samples and held-out samples.
+        samples, held-out samples, counts, and ``is_forced``.
     refine
         Goes on from a model of this kind: called with an `EMFit`, the model, training samples, held-out samples and
         counts. None refines its states as latent classes.
@@ -52,12 +44,9 @@ class FitKind:
     """
 
     name: str
-    search: Callable[..., Any]
-    dependence: str | None = None
-    within: str = "are independent"
+    dependence: str
     is_modest: Callable[[IntArray, int], bool] = lambda offsets, rank: True
     extend: Callable[..., FitResult] | None = None
-    fit: Callable[..., FitResult] | None = None
     refine: Callable[..., FitResult] | None = None
     plan: Callable[..., MemoryPlan] | None = None
     offer: Callable[..., list[Any]] | None = None
@@ -70,14 +59,13 @@ def find_kind(name: str) -> FitKind | None:
     return find_offers("kinds").get(name)
 
 
-def choose_kinds(dependence: str | None) -> tuple[FitKind, ...]:
+def choose_kinds(dependence: str) -> tuple[FitKind, ...]:
     """Return the kinds to be compared with latent classes, or the one that is to be fitted.
 
     Parameters
     ----------
     dependence
-        "none" for latent classes alone, "auto" for all kinds that a value of ``dependence`` names, such a value for one
-        of them, and None for all kinds.
+        "none" for latent classes alone, "auto" for all kinds, and the value of one of them for this one.
 
     Raises
     ------
@@ -86,16 +74,13 @@ def choose_kinds(dependence: str | None) -> tuple[FitKind, ...]:
     """
     if dependence == "none":
         return ()
-    kinds = tuple(find_offers("kinds").values())
-    if dependence is None:
-        return kinds
-    named = {each.dependence: each for each in kinds if each.dependence is not None}
+    named = {each.dependence: each for each in find_offers("kinds").values()}
     if dependence == "auto":
         return tuple(named.values())
     check(OneOf(("auto", "none", *named)), dependence=dependence)
     return (named[dependence],)
 
 
-def is_forced(dependence: str | None) -> bool:
+def is_forced(dependence: str) -> bool:
     """Return whether a kind is fitted whatever held-out samples say."""
-    return dependence not in (None, "auto", "none")
+    return dependence not in ("auto", "none")

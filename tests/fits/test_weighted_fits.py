@@ -78,20 +78,6 @@ def test_fit_em__forests_raise_the_weighted_likelihood_and_are_worth_effective_s
     assert weight @ (again.model.log_prob(codes) - plain.model.log_prob(codes)) > 0
 
 
-def test_fit_em__the_kind_of_model_is_chosen_with_weights():
-    rng = np.random.default_rng(4)
-    degree = rng.standard_normal((1500, 1))
-    people = (rng.random((1500, 5)) < 1 / (1 + np.exp(-2 * degree))).astype(np.int8)
-    noise = rng.integers(2, size=(1500, 5)).astype(np.int8)
-    both = np.concatenate([people, noise])
-    heavy = np.repeat([1.0, 1e-3], 1500)
-    found = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy)
-    assert found.model.kind == "traits"
-    others = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy[::-1])
-    assert others.model.kind == "classes"
-    assert others.model.rank == 1
-
-
 def test_fit_em__a_weight_of_a_thousand_million_is_one_person():
     codes = np.random.default_rng(0).integers(0, 2, (200, 4))
     weight = np.ones(200)

@@ -29,8 +29,6 @@ LEAST_STARTS = 2
 """Minimum number of random starts; with many states the start matters less."""
 START_ROWS = 20_000
 """Approximate number of distinct rows on which starts are compared."""
-RANK_START_ROWS = 4000
-"""The same for comparing ranks, which needs many fits."""
 START_WORK = 30_000_000
 """Observed cells times rank, over all random starts, above which their number is reduced."""
 SEARCH_SECONDS = (6e-10, 4e-8, 3e-10)
@@ -40,8 +38,6 @@ and state, and per row, pair of variables and state. Measured on one core of a 2
 """
 ROUNDS = ((12, 6), (30, 3))
 """Number of passes of all runs, and number of the best runs that continue; in two rounds."""
-RANK_ROUNDS = ((12, 3), (30, 1))
-"""The same for comparing ranks."""
 FINAL_PASSES = 40
 """Typical number of passes of the last run, for estimates of its time."""
 PLAIN_PASSES = 3
@@ -113,26 +109,17 @@ class TreeFit:
             best = self._climb(best, field, values, comparisons)
         return best, comparisons
 
-    def find_best_start(self, first: TreeOptions, most_starts: int = MOST_STARTS) -> TreeRun:
-        """Fit one model from the best of several starts with given options."""
-        runs = self._try_starts(None, first, most_starts, RANK_ROUNDS, RANK_START_ROWS)
-        best = max(runs, key=lambda each: runs[each].score)
-        return self._go_on({best: runs[best]}, self.limits)[best]
-
     def _try_starts(
         self,
         plain: TreeParameters | None,
         first: TreeOptions,
-        most_starts: int = MOST_STARTS,
-        rounds: Sequence[tuple[int, int]] = ROUNDS,
-        n_rows: int = START_ROWS,
     ) -> dict[tuple[str, bool], TreeRun]:
         """Return the best starts after some passes, with one shared forest and with one forest per state."""
         # a subset of the samples is enough to distinguish starts
         trial = replace(
-            self, training=self.training.thin(n_rows), held_out=self.held_out.thin(n_rows)
+            self, training=self.training.thin(START_ROWS), held_out=self.held_out.thin(START_ROWS)
         )
-        n_starts = min(most_starts, count_starts(trial.training.n_observed, trial.rank))
+        n_starts = count_starts(trial.training.n_observed, trial.rank)
         starts = {f"random {k}": trial._open(k, first) for k in range(n_starts)}
         if plain is not None and plain.prior.size == self.rank:
             starts = {"without edges": plain} | starts
@@ -141,7 +128,7 @@ class TreeFit:
             for name, start in starts.items()
             for shared in ((True, False) if self.rank > 1 else (True,))
         }
-        for n_passes, n_kept in rounds:
+        for n_passes, n_kept in ROUNDS:
             limits = self.limits._replace(max_passes=min(n_passes, self.limits.max_passes))
             runs = _take_best(trial._go_on(runs, limits), n_kept)
         return runs
@@ -272,33 +259,6 @@ def _take_best(
     for shared in (True, False):
         kept.update([each for each in ordered if each[1] == shared][:1])
     return {each: runs[each] for each in ordered if each in kept}
-
-
-def estimate_best_start(samples: BlocksInMemory, rank: int, most_starts: int) -> float:
-    """Estimate the time of `TreeFit.find_best_start` by the cost model, seconds.
-
-    Parameters
-    ----------
-    samples
-        Training samples.
-    rank
-        Number of latent states.
-    most_starts
-        Maximum number of random starts.
-    """
-    n_rows = sum(block.n_rows for block in samples.blocks)
-
-    def estimate(n_passes: int, share: float) -> float:
-        return estimate_run(samples.offsets, round(share * n_rows), rank, n_passes)
-
-    share = 1 / max(1, n_rows // RANK_START_ROWS)
-    n_starts = count_starts(share * samples.n_observed, rank)
-    n_runs = min(most_starts, n_starts) * (2 if rank > 1 else 1)
-    total = estimate(FINAL_PASSES, 1.0)
-    for n_passes, n_kept in RANK_ROUNDS:
-        total += n_runs * estimate(n_passes, share)
-        n_runs = min(n_runs, n_kept + 1)
-    return total
 
 
 def estimate_run(offsets: IntArray, n_rows: int, rank: int, n_passes: int = FINAL_PASSES) -> float:

@@ -7,7 +7,6 @@ HOOKS = {
     },
     "information": {"traits": "pmflib.families.traits.information:ItemInformation"},
     "refits": {"traits": "pmflib.families.traits.refits:TraitRefits"},
-    "kinds": {"traits": "pmflib.families.traits.kind:TRAITS"},
     "models": {"n_traits": "pmflib.families.traits.trait_pmf:TraitPMF"},
     "model_methods": {
         "plot_traits": "pmflib.families.traits.figures:plot_traits",

@@ -152,13 +152,6 @@ class ItemDesign:
         """Return the number of free parameters: coefficients minus rotations of the traits."""
         return self.starts[-1] - self.n_traits * (self.n_traits - 1) // 2
 
-    @property
-    def update_work(self) -> int:
-        """Return the number of multiplications in a Newton step of all variables."""
-        n_pairs = (self.n_traits + 1) * (self.n_traits + 2) // 2
-        at_points = n_pairs * len(self.grid[0]) * self.schema.cardinalities**2
-        return int((at_points + np.diff(self.starts) ** 3).sum())
-
     def open_variable(self, position: int) -> LogitDesign:
         """Return the design of one variable."""
         parts = [self.intercepts[position], *[self.directions[position]] * self.n_traits]

@@ -1,8 +1,7 @@
-"""Choice of a model's family and number of states, on held-out samples, or by pairs if none are held out.
+"""Choice of the number of latent classes, on held-out samples, or by pairs if none are held out.
 
-Kinds of models are compared first (`pmflib.fits.ranks.kinds`): latent classes, and those that features offer. If that
-does not determine the number of states, it is doubled (`pmflib.fits.ranks.by_samples`), each fitted as the
-final model: by EM, or to its target. Samples in memory and in a store differ only in how they are split.
+The number is doubled (`pmflib.fits.ranks.by_samples`), each fitted as the final model: by EM, or to its target. Samples
+in memory and in a store differ only in how they are split.
 """
 
 from __future__ import annotations
@@ -17,12 +16,10 @@ from pmflib.base.defaults import RANKS_BY_SAMPLES
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.em_fit import MIN_SAMPLES, EMFit
-from pmflib.fits.kinds import choose_kinds, find_kind, is_forced
 from pmflib.fits.ranks.by_pairs import select_rank
-from pmflib.fits.ranks.by_samples import compare_on_samples
+from pmflib.fits.ranks.by_samples import MAX_RANK, compare_on_samples
 from pmflib.fits.ranks.choice import RankChoice, describe_decision
-from pmflib.fits.ranks.fit_runs import DEFAULT_BUDGET, RunOptions, WorkBudget
-from pmflib.fits.ranks.kinds import KindChoice, choose_kind
+from pmflib.fits.ranks.fit_runs import RunOptions
 from pmflib.fits.ranks.sample_fits import (
     MOST_HELD_OUT,
     MOST_SAMPLES,
@@ -34,62 +31,51 @@ from pmflib.store.dataset import take_block
 
 FIRST = 2
 """Rank from which ranks are doubled; independent variables, rank 1, are compared as well."""
+MOST_CLASSES = 20
+"""Largest rank of a single model without a target: nobody reads more classes, and a stack answers better."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Chosen family and number of latent states, with the reasons.
+    """Chosen number of latent states, with the reasons.
 
     Parameters
     ----------
-    rank, kind
+    rank
         The choice.
-    kinds
-        Comparison of families; None if there is only one.
     choice
-        Comparison of numbers of states; None if the comparison of families determined it.
+        Comparison of numbers of states; None if there was nothing to compare by.
     by_samples
         Whether the choice was made on held-out samples.
     """
 
     rank: int
-    kind: str = "classes"
-    kinds: KindChoice | None = None
     choice: RankChoice | None = None
     by_samples: bool = True
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Return all comparisons, in that order."""
-        made = (self.kinds, self.choice)
-        return tuple(each for choice in made if choice is not None for each in choice.comparisons)
+        """Return all comparisons."""
+        return () if self.choice is None else tuple(self.choice.comparisons)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Return sentences that explain the choice."""
-        found = () if self.kinds is None else self.kinds.reasons
         if self.choice is not None:
-            return (*found, self.choice.reason, *self.choice.notes)
-        return found or (f"rank {self.rank}: too few samples or variables to choose another",)
+            return (self.choice.reason, *self.choice.notes)
+        return (f"rank {self.rank}: too few samples or variables to choose another",)
 
     @property
     def decision(self) -> str:
         """Return a sentence on whether the rank is adequate, and what to do if it is not."""
-        if self.choice is not None:
-            return describe_decision(self.choice, by_samples=self.by_samples)
-        known = find_kind(self.kind)
-        within = "are independent" if known is None else known.within
-        return (
-            f"{self.rank} latent states, within which variables {within}, have the fewest parameters of all that "
-            "held-out samples cannot distinguish from the best"
-        )
+        if self.choice is None:
+            return self.reasons[0]
+        return describe_decision(self.choice, by_samples=self.by_samples)
 
     def to_json(self) -> dict[str, object]:
         """Return the choice, its reasons and all comparisons in plain JSON types."""
-        known = find_kind(self.kind)
         return {
             "rank": self.rank,
-            "dependence": (None if known is None else known.dependence) or "none",
             "judged_by_samples": self.by_samples,
             "verdict": self.decision,
             "reasons": list(self.reasons),
@@ -102,10 +88,10 @@ def select(
     splits: Sequence[RankSamples],
     load_counts: Callable[[], PairCounts] | None = None,
     *,
-    dependence: str | None = "none",
+    max_rank: int = MOST_CLASSES,
     **run: Unpack[RunOptions],
 ) -> Selection:
-    """Choose the family and the number of latent states of a fit.
+    """Choose the number of latent states of a fit.
 
     Parameters
     ----------
@@ -116,8 +102,8 @@ def select(
     load_counts
         Returns the counts of the training samples by fold, used if no samples are held out; with None, one state is
         chosen, or one per level of a target.
-    dependence
-        Kinds that are compared with latent classes: see `pmflib.fits.kinds.choose_kinds`.
+    max_rank
+        Largest rank; averages and models of a target may have up to `MAX_RANK`.
     **run
         Fields of `RunOptions`: client, budget, checkpoint and on_progress.
 
@@ -126,47 +112,34 @@ def select(
     PmfError
         If there are too few pairs to fit some and hold out others, or no held-out sample has the target.
     """
-    options, kinds, others = fit.options, None, choose_kinds(dependence)
-    kind = others[0].name if is_forced(dependence) else "classes"
-    if splits:
-        run["budget"] = WorkBudget.share(run.get("budget", DEFAULT_BUDGET))
-    if others and splits:
-        kinds = choose_kind(
-            splits,
-            others,
-            is_forced=is_forced(dependence),
-            members=options.members,
-            seed=fit.seed,
-            **run,
-        )
-        if kinds is not None:
-            kind = kinds.kind
-            if kinds.is_final:
-                return Selection(kinds.rank, kind, kinds)
+    options = fit.options
     if splits:
         for_target = None
         target = splits[0].target
         if target is not None and fit.assigns_states and fit.schema[target].cardinality > 1:
             for_target = TargetFits(splits[0], options.pseudo_counts)
         given = options.pseudo_counts
+        if target is not None or options.members > 1:
+            max_rank = MAX_RANK
         choice = compare_on_samples(
             splits,
             first=FIRST,
             lower=[1],
             pseudo_counts=given if len(given) == 1 else RANKS_BY_SAMPLES,
+            max_rank=max_rank,
             members=options.members,
             seed=fit.seed,
             for_target=for_target,
             **run,
         )
-        return Selection(choice.rank, kind, kinds, choice)
+        return Selection(choice.rank, choice)
     if load_counts is None:
         # one state per level of a target
         target = fit.target if options.searches else None
         rank = 1 if target is None else fit.schema[target].cardinality
-        return Selection(rank, kind, kinds)
+        return Selection(rank)
     choice = select_rank(load_counts(), rng=fit.seed, **run)
-    return Selection(choice.rank, kind, kinds, choice, by_samples=False)
+    return Selection(choice.rank, choice, by_samples=False)
 
 
 def split_for_choice(

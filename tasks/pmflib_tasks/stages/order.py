@@ -122,7 +122,7 @@ def hold_data_back(walk: Walk, quality: Reference, command: str) -> None:
 
 
 def set_chosen_rank(walk: Walk) -> PipelineConfig:
-    """Return the configuration with rank and dependence as they were selected, if they were."""
+    """Return the configuration with the rank as it was selected, if it was."""
     if (rank := walk.stages.get("rank")) is None:
         return walk.config
     from pmflib_tasks.stages.select import set_rank
@@ -131,7 +131,7 @@ def set_chosen_rank(walk: Walk) -> PipelineConfig:
 
 
 def run_select(walk: Walk) -> Reference:
-    """Select rank and dependence."""
+    """Select the rank."""
     from pmflib_tasks.stages.select import select
 
     return select(walk.config, walk.stages["dataset"], walk.stages["counts"], walk.address)

@@ -1,4 +1,4 @@
-"""Stage: selection of the family and the number of latent states."""
+"""Stage: selection of the number of latent states."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.em_fit import EMFit, Passes
 from pmflib.fits.fit_specifications import Options
 from pmflib.fits.ranks.by_pairs import MAX_LEVELS
+from pmflib.fits.ranks.by_samples import MAX_RANK
 from pmflib.fits.ranks.choice import report_ranks
 from pmflib.fits.ranks.sample_fits import MOST_SAMPLES
+from pmflib.fits.ranks.selection import MOST_CLASSES, split_for_choice
 from pmflib.fits.ranks.selection import select as select_fit
-from pmflib.fits.ranks.selection import split_for_choice
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import scale_blocks
@@ -29,10 +30,9 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.prefect_runs import show_markdown
 from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, stage
 
-# 10: forests are scored on samples that chose neither among their starts nor their passes
-# 11: more states with forests are given up after the folds that show that they are behind
 # 12: ranks are doubled from two, without a search by pairs before
-VERSION = 14
+# 15: of latent classes alone, and of few
+VERSION = 15
 
 COMPARISONS = "comparisons.json"
 """File of the artefact with all comparisons and scores."""
@@ -42,7 +42,7 @@ COMPARISONS = "comparisons.json"
 def select(
     config: PipelineConfig, dataset: Reference, counts: Reference, address: str = ""
 ) -> Reference:
-    """Select the family and the rank on samples of the validation folds; without such folds, on folds of the counts.
+    """Select the rank on samples of the validation folds; without such folds, on folds of the counts.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ def select(
                 fit,
                 split_for_choice(fit, training, validation),
                 partial(load_most_answered, path, [(fold,) for fold in folds.train], MAX_LEVELS),
-                dependence=config.model.dependence,
+                # traits are compared with as many classes as are best
+                max_rank=MAX_RANK if config.compares_traits else MOST_CLASSES,
                 client=client,
                 budget=config.model.rank_seconds,
                 checkpoint=work,
@@ -105,7 +106,6 @@ def select(
             "pseudo_count": config.em.pseudo_count,
             "members": config.em.members,
             "target": config.em.target,
-            "dependence": config.model.dependence,
             "budget": config.model.rank_seconds,
             "samples": MOST_SAMPLES,
             "seed": config.seed,
@@ -128,9 +128,8 @@ def select(
 
 
 def set_rank(config: PipelineConfig, rank: Reference) -> PipelineConfig:
-    """Return the configuration with the selected rank and dependence."""
+    """Return the configuration with the selected rank."""
     entry = open_store(config).find(rank.identity)
     assert entry is not None
-    found = {name: entry.summary[name] for name in ("rank", "dependence")}
-    model = config.model.model_copy(update=found)
+    model = config.model.model_copy(update={"rank": entry.summary["rank"]})
     return config.model_copy(update={"model": model})

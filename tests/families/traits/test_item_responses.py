@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.base import ConvergenceWarning, FloatArray, IdentificationWarning, PmfError
+from pmflib.base import FloatArray, IdentificationWarning, PmfError
 from pmflib.families.traits import ItemDesign
 from pmflib.families.traits.quadrature import derive_logit, make_grid
 from pmflib.fits import count_parameters
@@ -74,22 +74,6 @@ def test_one_trait_is_found_again_and_its_likelihood_is_the_models_own() -> None
     points, weights = make_grid(1)
     drawn_from = pmf.JointPMF(weights, truth.find_factors(points), truth.schema)
     assert mean > drawn_from.log_prob(codes).mean()
-
-
-@pytest.mark.slow
-def test_the_choice_finds_traits_and_leaves_classes_alone() -> None:
-    for n_traits in (1, 2):
-        truth = plant_items([2] * 9, n_traits, 5)
-        result = pmf.fit_em(draw_samples(truth, 700, 6)[0], rank="auto", schema=truth.schema, rng=0)
-        found = traits_of(result.model)
-        assert found is not None
-        assert found.n_traits == n_traits
-    rng = np.random.default_rng(7)
-    factors = np.concatenate([rng.dirichlet(np.full(4, 0.5), 3).T for _ in range(8)])
-    classes = pmf.JointPMF(np.full(3, 1 / 3), factors, pmf.Schema.from_cardinalities([4] * 8))
-    chosen = pmf.fit_em(classes.sample(700, 1), rank="auto", schema=classes.schema, rng=0)
-    assert chosen.model.kind == "classes"
-    assert chosen.model.rank == 3
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
@@ -205,25 +189,6 @@ def test_edges_and_refusals() -> None:
     )
     with pytest.raises(PmfError, match="fit_item_responses"):
         standard_errors(people.model, codes)
-
-
-def test_fit_em_hands_its_options_to_the_traits() -> None:
-    truth = plant_items([2] * 9, 1, 17)
-    codes, seen = draw_samples(truth, 500, 18)[0], []
-    with pytest.warns(ConvergenceWarning, match="max_passes=3"):
-        result = pmf.fit_em(
-            codes,
-            rank="auto",
-            schema=truth.schema,
-            pseudo_count=2.5,
-            max_passes=3,
-            on_pass=lambda run, state: seen.append((run, state.n_passes)),
-        )
-    assert result.method == "item responses"
-    assert result.model.origin["pseudo_count"] == 2.5
-    assert result.model.origin["passes"] == 3
-    assert not result.converged
-    assert seen[-3:] == [("1 traits", 1), ("1 traits", 2), ("1 traits", 3)]
 
 
 @pytest.mark.parametrize("passes", [2, 9])
