@@ -53,8 +53,8 @@ DRAWN = {
     "traits": ("traits", 2),
 }
 KINDS = ("P", "E", "OR", "TV")
-LAW_QUESTIONS = 100
-"""Questions of each number of variables to each model from which the law is learnt."""
+LAW_ROWS, LAW_QUESTIONS = (100, 400, 2000), 100
+"""Rows that are fitted, and questions of each number of variables to each model, from which the law is learnt."""
 
 
 def read(name: str) -> np.ndarray:
@@ -69,7 +69,7 @@ def hear_table(name: str) -> tuple[QuestionLikelihoods, ...]:
     """Questions to stacks fitted to several numbers of rows of a table, for the law."""
     codes = read(name)
     schema, found = make_schema(codes), []
-    for n in (100, 300, 1000, 4000):
+    for n in LAW_ROWS:
         rows = codes[: min(n, len(codes) // 2)]
         fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
         model = pmf.fit_em(fitted, schema=schema).model
