@@ -95,14 +95,15 @@ def find_law(names: Sequence[str]) -> EquivalentSamples:
 
 
 def fit_models(
-    rows: np.ndarray, schema: pmf.Schema, law: EquivalentSamples
+    rows: np.ndarray, schema: pmf.Schema, law: EquivalentSamples, rank: int | None = None
 ) -> Iterator[tuple[str, pmf.JointPMF]]:
-    """Models of a notebook and of a pipeline, which learn from a law that has not seen the table."""
+    """Stacks, or models of a rank, of a notebook and of a pipeline; they learn from a law that has not seen the table."""
     learn = partial(learn_equivalent_samples, prior=law)
     with patch.object(weighing, "learn_equivalent_samples", learn):
-        yield "notebook", pmf.fit_em(rows, schema=schema).model
+        yield "notebook", pmf.fit_em(rows, schema=schema, rank=rank).model
         fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
-        model = pmf.fit_em(fitted, schema=schema, validation=unseen).model
+        judges = unseen if rank is None else None
+        model = pmf.fit_em(fitted, schema=schema, rank=rank, validation=judges).model
         yield "pipeline", weigh_model(model, fitted, unseen)
 
 

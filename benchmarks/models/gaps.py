@@ -109,7 +109,7 @@ def measure(design: Design, position: int, seed: int, rank: int) -> dict[str, Fl
     """Mean squared errors of answer, counts and model, and share of truths within, by mode."""
     truth, codes = design.draw([seed, position])
     found = {}
-    for mode, model in fit_models(codes, truth.schema, rank, EquivalentSamples()):
+    for mode, model in fit_models(codes, truth.schema, EquivalentSamples(), rank):
         evidence, rows = Evidence.of(codes, model), []
         for target, given in draw_questions(truth, np.random.default_rng([seed, position, 1])):
             known = ", ".join(f"v{each}={code}" for each, code in given.items())
