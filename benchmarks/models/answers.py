@@ -97,7 +97,7 @@ def find_law(names: Sequence[str]) -> EquivalentSamples:
 def fit_models(
     rows: np.ndarray, schema: pmf.Schema, law: EquivalentSamples, rank: int | None = None
 ) -> Iterator[tuple[str, pmf.JointPMF]]:
-    """Stacks, or models of a rank, of a notebook and of a pipeline; they learn from a law that has not seen the table."""
+    """Stacks, or models of a rank, of a notebook and of a pipeline, with a law that has not seen the table."""
     learn = partial(learn_equivalent_samples, prior=law)
     with patch.object(weighing, "learn_equivalent_samples", learn):
         yield "notebook", pmf.fit_em(rows, schema=schema, rank=rank).model
