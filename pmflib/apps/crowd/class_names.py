@@ -31,11 +31,11 @@ def refuse_abstention(labels: Iterable[str]) -> None:
     Raises
     ------
     SchemaError
-        If it is.
+        If it is, among at least three labels: of two, such as -1 and 1, both are classes, since one alone is no choice.
     """
     numbers = {text: read_number(text) for text in labels}
     others = [text for text, number in numbers.items() if number != ABSTENTION]
-    if 0 < len(others) < len(numbers) and all((numbers[text] or 0) >= 0 for text in others):
+    if 1 < len(others) < len(numbers) and all((numbers[text] or 0) >= 0 for text in others):
         listed = ",".join(others)
         raise SchemaError(
             f"label -1 stands beside {listed}: is it no label, as many tools write it, or a class? Name the classes: "

@@ -195,6 +195,9 @@ def test_read_labels__minus_one_in_a_matrix_of_integers_is_a_gap_in_any_table():
 @pytest.mark.parametrize("labels", [[-1, 0, 1], [-1.0, 0.0, 2.0], ["-1", "cat", "dog"]])
 def test_read_labels__minus_one_is_asked_about(labels):
     table = {"task": [1, 1, 2], "worker": list("aba"), "label": labels}
+    # with one label beside it there would be no choice
+    pair = pmf.crowd.read_labels(table | {"label": [-1, 1, 1]})
+    assert pair.classes.to_pylist() == [-1, 1]
     with pytest.raises(SchemaError, match=r"label -1 stands beside .* classes"):
         pmf.crowd.read_labels(table)
     assert pmf.crowd.read_labels(table, classes=labels).n_classes == 3
