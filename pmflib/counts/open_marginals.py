@@ -16,6 +16,7 @@ from pmflib.base.arrays import FloatArray, IntArray, list_owners, sum_pairs
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.counts.zarr_tables import StoredTables
 from pmflib.schema import Schema
+from pmflib.store.array_groups import open_group
 from pmflib.store.file_digests import fetch_all, holds
 from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.zarr_arrays import add_texts, consolidate, create_group, create_open_array
@@ -117,10 +118,8 @@ def open_marginals(path: str | Path) -> Any:
     folder = find_local_path(path if isinstance(path, Path) else str(path))
     if holds(folder / GROUP):
         folder = folder / GROUP
-    if holds(folder):
-        dataset = xarray.open_dataset(fetch_all(folder), engine="zarr", consolidated=True)
-        if dataset.attrs.get("kind") == MARGINALS:
-            return dataset
+    if holds(folder) and open_group(folder).attrs.get("kind") == MARGINALS:
+        return xarray.open_dataset(fetch_all(folder), engine="zarr", consolidated=True)
     raise StoreError(f"no marginals at {str(path)!r}; give the path that `pmf status` prints")
 
 
