@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, list_owners, sum_pairs
+from pmflib.base.arrays import FloatArray, IntArray, choose_count_type, list_owners, sum_pairs
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.counts.zarr_tables import StoredTables
 from pmflib.schema import Schema
@@ -51,14 +51,12 @@ def write_marginals(path: Path, tables: StoredTables, attributes: Mapping[str, A
     co_variable): the sum of each block. ``probability`` (level), float64: the PMF of each variable.
     """
     schema, weights = tables.table_schema, tables.weights
-    total = np.zeros((schema.n_levels,) * 2, np.int64)
-    for fold in np.flatnonzero(tables.n_rows):
-        total += tables.read(int(fold))
+    total = tables.add_up(np.flatnonzero(tables.n_rows).tolist())
     unit = 1 if weights is None else 10.0**-weights.decimals
     upper = sum_pairs(total, schema.offsets)
     support: Any = unit * (upper + np.triu(upper, 1).T)
     group = create_group(path, {})
-    dtype = np.min_scalar_type(int(total.max(initial=0))) if weights is None else np.float64
+    dtype = choose_count_type(int(total.max(initial=0))) if weights is None else np.float64
     chunk = (_choose_chunk(schema),) * 2
     counts = create_open_array(group, "pair_count", total.shape, dtype, LEVEL, chunk)
     shares = create_open_array(
