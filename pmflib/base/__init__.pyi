@@ -10,6 +10,7 @@ from pmflib.base.arrays import StrataArray as StrataArray
 from pmflib.base.arrays import check_counts as check_counts
 from pmflib.base.arrays import check_model_type as check_model_type
 from pmflib.base.arrays import check_row_order as check_row_order
+from pmflib.base.arrays import choose_count_type as choose_count_type
 from pmflib.base.arrays import find_extremes as find_extremes
 from pmflib.base.arrays import find_row_names as find_row_names
 from pmflib.base.arrays import list_owners as list_owners

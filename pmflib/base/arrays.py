@@ -43,6 +43,11 @@ WIDE_CELLS = 4096
 """Number of cells of neighbouring rows that are compared as one row: NumPy is several times slower on short rows."""
 
 
+def choose_count_type(largest: int) -> np.dtype[Any]:
+    """Choose the smallest type that holds counts up to a number: unsigned integers of up to 32 bits, or int64."""
+    return np.dtype(np.min_scalar_type(largest) if largest < 1 << 32 else np.int64)
+
+
 def sum_blocks(stacked: NDArray[S], offsets: IntArray, axis: int = 0) -> NDArray[S]:
     """Sum over each variable's levels along an axis: one entry per variable."""
     return np.asarray(np.add.reduceat(stacked, offsets[:-1], axis=axis))

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray, list_owners, sum_pairs
+from pmflib.base.arrays import FloatArray, IntArray, choose_count_type, list_owners, sum_pairs
 from pmflib.base.errors import PmfError, StoreError
 from pmflib.counts.zarr_tables import StoredTables
 from pmflib.schema import Schema
+from pmflib.store.array_groups import open_group
 from pmflib.store.file_digests import fetch_all, holds
 from pmflib.store.objects.local_files import find_local_path
 from pmflib.store.zarr_arrays import add_texts, consolidate, create_group, create_open_array
@@ -50,14 +51,12 @@ def write_marginals(path: Path, tables: StoredTables, attributes: Mapping[str, A
     co_variable): the sum of each block. ``probability`` (level), float64: the PMF of each variable.
     """
     schema, weights = tables.table_schema, tables.weights
-    total = np.zeros((schema.n_levels,) * 2, np.int64)
-    for fold in np.flatnonzero(tables.n_rows):
-        total += tables.read(int(fold))
+    total = tables.add_up(np.flatnonzero(tables.n_rows).tolist())
     unit = 1 if weights is None else 10.0**-weights.decimals
     upper = sum_pairs(total, schema.offsets)
     support: Any = unit * (upper + np.triu(upper, 1).T)
     group = create_group(path, {})
-    dtype = np.min_scalar_type(int(total.max(initial=0))) if weights is None else np.float64
+    dtype = choose_count_type(int(total.max(initial=0))) if weights is None else np.float64
     chunk = (_choose_chunk(schema),) * 2
     counts = create_open_array(group, "pair_count", total.shape, dtype, LEVEL, chunk)
     shares = create_open_array(
@@ -117,10 +116,8 @@ def open_marginals(path: str | Path) -> Any:
     folder = find_local_path(path if isinstance(path, Path) else str(path))
     if holds(folder / GROUP):
         folder = folder / GROUP
-    if holds(folder):
-        dataset = xarray.open_dataset(fetch_all(folder), engine="zarr", consolidated=True)
-        if dataset.attrs.get("kind") == MARGINALS:
-            return dataset
+    if holds(folder) and open_group(folder).attrs.get("kind") == MARGINALS:
+        return xarray.open_dataset(fetch_all(folder), engine="zarr", consolidated=True)
     raise StoreError(f"no marginals at {str(path)!r}; give the path that `pmf status` prints")
 
 

@@ -216,8 +216,7 @@ class PairCounts(FoldedCounts, Summarised):
         """Apply `load_total` to tables that are already open."""
         chosen = check_folds(folds, stored.n_folds)
         total = cls.zero(stored.table_schema, 1)
-        for fold in chosen:
-            total.tables[0] += stored.read(fold)
+        total.tables[0] = stored.add_up(chosen)
         total.n_rows[0] = stored.n_rows[chosen].sum()
         if stored.weights is None:
             return total

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pmflib.base.arrays import IntArray
+from pmflib.base.arrays import IntArray, choose_count_type
 from pmflib.cluster.clients import Client, count_threads
 from pmflib.cluster.maps import PendingResult, start_maps
 from pmflib.cluster.memory import MemoryPlan
@@ -80,7 +80,7 @@ def count_stored_folds(
 
 def save_table(path: Path, table: IntArray) -> None:
     """Save the counts of a fold, compressed as the smallest integers that hold them."""
-    small = table.astype(np.min_scalar_type(int(table.max(initial=0))))
+    small = table.astype(choose_count_type(int(table.max(initial=0))))
     content = pa.Codec("zstd", compression_level=1).compress(small, asbytes=True)
     packed = np.frombuffer(content, np.uint8)
     arrays = {"shape": np.array(table.shape), "type": np.array(small.dtype.str), "packed": packed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.base.arrays import IntArray, sum_pairs
+from pmflib.base.arrays import IntArray, choose_count_type, sum_pairs
 from pmflib.base.errors import StoreError
 from pmflib.base.json_records import JsonRecord, from_json
 from pmflib.base.weights import WeightSums
@@ -191,14 +191,26 @@ class StoredTables:
         StoreError
             If the table, or one that it depends on, is missing or damaged, or a count is negative.
         """
-        full, differences = self._opened
+        _, differences = self._opened
         with refuse_damage(self.path):
-            found = read_array_rows(full, "counts", fold, fold + 1)[0]
-            table: IntArray = found.astype(np.int64, copy=False)
+            table: IntArray = self._read_full(fold).astype(np.int64, copy=False)
             for file in differences:
                 if not _read_changes(file, fold, table.size).add_to(table):
                     raise StoreError(f"counts {str(self.path.parent)!r}: {BELOW_ZERO}")
         return table
+
+    def add_up(self, folds: Iterable[int]) -> IntArray:
+        """Add up the tables of some folds: see `read`."""
+        total = np.zeros((self.table_schema.n_levels,) * 2, np.int64)
+        for fold in folds:
+            with refuse_damage(self.path):
+                total += self.read(fold) if self.base else self._read_full(fold)
+        return total
+
+    def _read_full(self, fold: int) -> IntArray:
+        """Read a full table as it is stored: the smallest integers that hold it."""
+        found: IntArray = read_array_rows(self._opened[0], "counts", fold, fold + 1)[0]
+        return found
 
     @cached_property
     def _opened(self) -> tuple[Any, Sequence[pq.ParquetFile]]:
@@ -308,7 +320,7 @@ class CountsWriter:
 
     def _widen(self, largest: int) -> None:
         """Store tables as the smallest integers that hold 1.5 times a count: folds are about equally large."""
-        dtype = np.min_scalar_type(min(largest + largest // 2, np.iinfo(np.int64).max))
+        dtype = choose_count_type(largest + largest // 2)
         shape = self._samples.size, *(2 * [self.table_schema.n_levels])
         name = "counts" if self._counts is None else "wider"
         # one chunk per fold: there is a single writer, and training totals read only the folds they need

@@ -98,7 +98,7 @@ def create_array(
     """
     from zarr.codecs import ZstdCodec
 
-    dtype = _name_dtype(dtype)
+    dtype = np.dtype(dtype)
     row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize)
     if chunk_rows is None:
         chunk_rows = min(max(shape[0], 1), CHUNK_BYTES // row_bytes)
@@ -141,17 +141,12 @@ def create_open_array(
     return group.create_array(
         name,
         shape=shape,
-        dtype=_name_dtype(dtype),
+        dtype=dtype,
         chunks=tuple(max(1, n) for n in chunk),
         compressors=ZstdCodec(level=1, checksum=True),
         fill_value=fill_value,
         dimension_names=tuple(dims),
     )
-
-
-def _name_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Return the type that has the name of another: of two equal C integers, Zarr knows one."""
-    return np.dtype(np.dtype(dtype).name)
 
 
 def add_texts(group: zarr.Group, name: str, texts: Sequence[str]) -> None:

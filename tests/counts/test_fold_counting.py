@@ -43,8 +43,8 @@ def test_save_table__dense_cells_take_a_byte_or_less(tmp_path):
         ((160, 200, 250), np.uint8),
         ((200, 7, 300), np.uint16),
         # folds that are much larger than those before
-        ((3, 260, 1 << 40), np.uint64),
-        ((1 << 62, 1, 2), np.uint64),
+        ((3, 260, 1 << 40), np.int64),
+        ((1 << 62, 1, 2), np.int64),
     ],
 )
 def test_counts_writer__smallest_integers_that_hold_the_tables(tmp_path, largest, dtype):

@@ -38,7 +38,7 @@ from pmflib_tasks.stage import load_schema
 
 EARLIER_RUNS = 10
 """Number of earlier runs considered; the longest time of each stage is used, as increments do only part of the work."""
-OF_COUNTS = ("quality", "fit", "publish")
+OF_COUNTS = ("quality", "fit", "marginals", "publish")
 """Stages that work on counts and models, whose time does not depend on the number of rows."""
 MANY_SAMPLES = 1 << 40
 """Number of samples assumed before the first run; memory that depends on it is bounded anyway."""
