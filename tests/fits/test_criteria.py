@@ -77,7 +77,7 @@ def test_score_samples__bic_finds_the_planted_rank():
 
 def test_criteria_of_a_fit__by_hand():
     """One state of two variables is independence: relative frequencies, and no entropy."""
-    codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1], [0, -1]])
+    codes = pmf.Codes([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1], [0, -1]])
     result = pmf.fit_em(codes, rank=1, pseudo_count=0.0, validation=codes)
     likelihood = 6 * math.log(1 / 2) + 2 * math.log(2 / 5) + 3 * math.log(3 / 5)
     found = result.criteria(codes)

@@ -23,7 +23,7 @@ SECOND = pmf.Schema(
 
 def draw(schema, n_rows, seed=0):
     rng = np.random.default_rng(seed)
-    return rng.integers(-1, schema.cardinalities, (n_rows, schema.n_variables))
+    return pmf.Codes(rng.integers(-1, schema.cardinalities, (n_rows, schema.n_variables)))
 
 
 def count(schema, codes):

@@ -32,18 +32,18 @@ def draw(n_rows, seed, *, seen=1.0, person=0.0):
     mean = 1.5 + np.where(state == 1, 0.9, -0.9) * np.array([1, 1, 0.6, 0.3, 0, -1])
     mean = mean + person * rng.standard_normal((n_rows, 1))
     codes = np.clip(np.rint(mean + 0.6 * rng.standard_normal((n_rows, 6)) + 0.4), 0, 3)
-    return np.where(rng.random(codes.shape) < seen, codes, -1).astype(np.int64)
+    return pmf.Codes(np.where(rng.random(codes.shape) < seen, codes, -1).astype(np.int64))
 
 
 def account_for(codes, name, layout="wide"):
-    levels = pmf.count_pairs(codes, SCALE, n_folds=1).count_levels()
+    levels = pmf.count_pairs(pmf.Codes(codes), SCALE, n_folds=1).count_levels()
     rows = len(codes) if layout == "wide" else int(levels.sum())
     return FileAccount(name, name, Account(rows, rows), levels)
 
 
 def find(live, new, layout="wide", config=CONFIG):
     """Findings that crossed a limit of new files, each an array of codes, against the live ones."""
-    whole = np.concatenate(live)
+    whole = pmf.Codes(np.concatenate(live))
     folds = assign_folds(np.arange(len(whole)), 16)
     by_fold = [
         pmf.count_pairs(whole[folds == f], SCALE, n_folds=1).count_levels() for f in range(16)
@@ -52,7 +52,8 @@ def find(live, new, layout="wide", config=CONFIG):
     data = LiveData(files, np.stack(by_fold))
     changes = [FileChange(account_for(codes, f"new{n}.csv", layout)) for n, codes in enumerate(new)]
     tests = find_file_drift(SCALE, layout, data, changes)
-    counted = [pmf.count_pairs(c, SCALE, n_folds=1).tables[0] for c in (np.concatenate(new), whole)]
+    joined = pmf.Codes(np.concatenate(new))
+    counted = [pmf.count_pairs(c, SCALE, n_folds=1).tables[0] for c in (joined, whole)]
     tests += find_pair_drift(SCALE, *counted)
     return [f for f in assess(measure_drift(tests, config), config) if not f.passed]
 

@@ -166,7 +166,8 @@ def test_recommend__from_counts_of_one_item_and_of_a_sample_without_answers():
 def test_recommend__from_counts_leaves_out_variables_without_the_levels():
     """An age beside the movies predicts nothing, and is no candidate unless it is excluded or not among the items."""
     schema = pmf.Schema((*SCHEMA.variables, pmf.Variable("age", ("young", "old"))))
-    codes = np.column_stack([CODES, np.arange(len(CODES)) % 2]).astype(np.int8)
+    both = np.column_stack([CODES, np.arange(len(CODES)) % 2]).astype(np.int8)
+    codes = pmf.Codes(both)
     found = recommend(codes, model=make_model(schema), counts=codes, exclude=["age"])
     assert found["value"].equals(recommend(CODES)["value"])
     with pytest.raises(QuestionError, match="'age'"):

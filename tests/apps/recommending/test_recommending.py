@@ -34,7 +34,7 @@ def make_model(schema=None, rank=3, seed=0):
 
 
 def draw_codes(n_rows=40, seed=1, least=-1):
-    codes = np.random.default_rng(seed).integers(least, N_LEVELS, (n_rows, N_ITEMS))
+    codes = pmf.Codes(np.random.default_rng(seed).integers(least, N_LEVELS, (n_rows, N_ITEMS)))
     codes[0] = least
     return codes.astype(np.int8)
 
@@ -123,9 +123,9 @@ def test_recommend__an_absent_answer_is_not_seen_and_does_not_count_as_a_value()
 def test_recommend__one_state_one_item_one_row():
     schema = pmf.Schema((pmf.Variable("m0", ("1", "2"), (1.0, 2.0)),))
     model = pmf.JointPMF(np.ones(1), np.array([[0.25], [0.75]]), schema)
-    found = pmf.apps.recommend(model, np.array([[-1]]), top=20).to_pylist()
+    found = pmf.apps.recommend(model, pmf.Codes([[-1]]), top=20).to_pylist()
     assert found == [{"row": 0, "rank": 1, "item": "m0", "value": 1.75, "ratings": 0, "answers": 0}]
-    nothing = pmf.apps.recommend(model, np.array([[1]]))
+    nothing = pmf.apps.recommend(model, pmf.Codes([[1]]))
     assert nothing.num_rows == 0
     assert nothing.column_names == ["row", "rank", "item", "value", "ratings", "answers"]
     assert pmf.apps.recommend(model, np.empty((0, 1), np.int8)).num_rows == 0
