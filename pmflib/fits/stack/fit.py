@@ -12,15 +12,14 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from pmflib.base.arrays import FloatArray, IntArray, Parameters
-from pmflib.base.blocks import DenseBlock, weigh_rows
+from pmflib.base.blocks import DenseBlock
 from pmflib.base.comparison import PairedDifference
 from pmflib.base.defaults import Limits
 from pmflib.base.hooks import find_offers
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counts.folds import DEFAULT_FOLDS
 from pmflib.counts.marginals import count_block_levels, normalise_singles
-from pmflib.em.block_source import BlocksInMemory, BlockSource, ScoreUnder, iterate_distinct
-from pmflib.em.blocks import score_rows
+from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.checkpoint import digest_fit
 from pmflib.em.family import State, run_em
 from pmflib.em.side_by_side import RunStates, SideBySide
@@ -41,7 +40,7 @@ from pmflib.fits.stack.ladder import (
     offer_classes,
     read_rungs,
 )
-from pmflib.fits.stack.mixing import FittedRung, Stack
+from pmflib.fits.stack.mixing import FittedRung, Stack, collect_scores
 from pmflib.fits.stack.splits import MOST_HELD_OUT, Split, split_samples
 from pmflib.fits.starts import SampleCounts
 from pmflib.model import JointPMF
@@ -488,29 +487,3 @@ def count_levels(group: BlockGroup, offsets: IntArray) -> FloatArray:
 def sum_tables(parts: Sequence[FloatArray]) -> FloatArray:
     """Sum arrays, at least one, in the given order."""
     return np.asarray(sum(parts))
-
-
-def collect_scores(
-    group: BlockGroup,
-    offsets: IntArray,
-    models: Sequence[tuple[ScoreUnder[Any], Any]],
-    target: int | None,
-) -> FloatArray:
-    """Score the distinct rows of a group under several models.
-
-    Returns
-    -------
-    float64 of shape (n_rows, 1 + n_models, 1 or 2): the number of samples of each row, then its log-probability under
-    each model, nats; with a target, that of its other variables as well.
-    """
-    scorers = [[score_under(parameters, offsets)] for score_under, parameters in models]
-    parts = [np.zeros((0, 1 + len(models), 1 if target is None else 2))]
-    for block in iterate_distinct(group):
-        found = np.empty((block.n_rows, *parts[0].shape[1:]))
-        found[:, 0] = weigh_rows(block)[:, None]
-        for k, scorer in enumerate(scorers):
-            found[:, 1 + k, 0] = score_rows(block, offsets, scorer)
-            if target is not None:
-                found[:, 1 + k, 1] = score_rows(block.hide(target, offsets), offsets, scorer)
-        parts.append(found)
-    return np.concatenate(parts)

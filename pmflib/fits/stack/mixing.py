@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray
+from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.blocks import weigh_rows
 from pmflib.base.comparison import PairedDifference, estimate_gain
+from pmflib.em.block_source import ScoreUnder, iterate_distinct
+from pmflib.em.blocks import score_rows
 from pmflib.fits.stack.ladder import Rung, mix_models
 from pmflib.fits.stack.weights import learn_weights, mix_scores
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.model.rungs import RungFit
 from pmflib.schema import Schema
+from pmflib.store.sample_blocks import BlockGroup
 
 LEAST_WEIGHT = 0.01
 """Weight below which a rung is dropped."""
@@ -119,3 +123,29 @@ class Stack:
             )
             for each, weight in zip(self.rungs, self.weights, strict=True)
         )
+
+
+def collect_scores(
+    group: BlockGroup,
+    offsets: IntArray,
+    models: Sequence[tuple[ScoreUnder[Any], Any]],
+    target: int | None,
+) -> FloatArray:
+    """Score the distinct rows of a group under several models.
+
+    Returns
+    -------
+    float64 of shape (n_rows, 1 + n_models, 1 or 2): the number of samples of each row, then its log-probability under
+    each model, nats; with a target, that of its other variables as well.
+    """
+    scorers = [[score_under(parameters, offsets)] for score_under, parameters in models]
+    parts = [np.zeros((0, 1 + len(models), 1 if target is None else 2))]
+    for block in iterate_distinct(group):
+        found = np.empty((block.n_rows, *parts[0].shape[1:]))
+        found[:, 0] = weigh_rows(block)[:, None]
+        for k, scorer in enumerate(scorers):
+            found[:, 1 + k, 0] = score_rows(block, offsets, scorer)
+            if target is not None:
+                found[:, 1 + k, 1] = score_rows(block.hide(target, offsets), offsets, scorer)
+        parts.append(found)
+    return np.concatenate(parts)

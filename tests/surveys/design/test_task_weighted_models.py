@@ -130,9 +130,9 @@ def test_fit_traits__weighted_traits_are_those_of_samples_in_memory(pipeline, tm
     assert model.prior.max() > 2 * model.prior.min()
 
 
-def test_choices_of_kinds_have_weights(pipeline, tmp_path, workers):
+def test_choices_of_ranks_have_weights(pipeline, tmp_path, workers):
     codes, weights = draw(250, 4)
-    sections = {"model": {"rank": "auto", "dependence": "auto"}, "em": {"max_passes": 20}}
+    sections = {"model": {"rank": "auto"}, "em": {"max_passes": 20}}
     found = []
     for given in (np.full(250, 7), weights):
         config = pipeline(make_schema(*SIZES), {"weight": "w"}, **sections)
@@ -142,8 +142,6 @@ def test_choices_of_kinds_have_weights(pipeline, tmp_path, workers):
         found.append(summary_of(config, chosen))
     equal, weighted = found
     assert weighted["comparisons"] != equal["comparisons"]
-    kinds = {point["settings"].get("kind") for point in weighted["comparisons"][0]["points"]}
-    assert kinds >= {"classes", "forests"}
 
 
 def test_choose__traits_and_classes_are_compared_with_weights(pipeline, tmp_path, workers):
