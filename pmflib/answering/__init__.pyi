@@ -14,6 +14,7 @@ from pmflib.answering.equivalent_samples import EquivalentSamples as EquivalentS
 from pmflib.answering.equivalent_samples import QuestionLikelihoods as QuestionLikelihoods
 from pmflib.answering.equivalent_samples import ask_unseen as ask_unseen
 from pmflib.answering.equivalent_samples import find_equivalent_samples as find_equivalent_samples
+from pmflib.answering.equivalent_samples import learn_equivalent_samples as learn_equivalent_samples
 from pmflib.answering.equivalent_samples import maximise as maximise
 from pmflib.answering.evidence import Evidence as Evidence
 from pmflib.answering.evidence import count_codes as count_codes

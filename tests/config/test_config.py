@@ -60,7 +60,6 @@ def test_docstrings__show_every_option():
     [
         ({"modle": 1}, "modle"),
         ({"em": {"max_pases": 1}}, "em.max_pases"),
-        ({"model": {}}, "model.rank"),
         ({"model": {"rank": 0}}, "model.rank"),
         ({"em": 3}, "em"),
         ({"em": {"pseudo_count": "high"}}, "em.pseudo_count"),
