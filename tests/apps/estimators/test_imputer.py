@@ -269,7 +269,7 @@ def test_transform__shares_of_what_is_drawn_are_those_of_the_data():
     assert within[2] - within[0] > 0.06
 
 
-@pytest.mark.parametrize(("rank", "has_forests"), [(None, True), ("auto", True), (1, False)])
+@pytest.mark.parametrize(("rank", "has_forests"), [(None, True), (1, False)])
 def test_fit__forests_are_tried_where_the_rank_is_open(rank, has_forests):
     rng = np.random.default_rng(3)
     first = rng.integers(0, 4, (400, 3))
