@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import count, islice, zip_longest
 from typing import IO
 
 import numpy as np
@@ -87,6 +88,8 @@ class UndecodableHeaderError(SourceError):
 
 
 _BOM = b"\xef\xbb\xbf"
+SEPARATOR_LINE = re.compile(r'"?sep=[^\r\n"]{1,10}"?\r?\n', re.IGNORECASE)
+"""First line of files for Excel, which names the delimiter and is no header."""
 
 
 def read_header(source: Source, config: SourceOptions) -> list[str]:
@@ -323,7 +326,7 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
 def _split_head(
     source: Source, config: SourceOptions, stream: Utf8Stream
 ) -> tuple[list[str], bytes, int]:
-    """Read the column names; return them, the first bytes in UTF-8, and the length of byte order mark and header."""
+    """Read the column names; return them, the first bytes in UTF-8, and the length of all before the data."""
     if not config.delimiter.isascii():
         raise SourceError(
             f"{source.name}: source.delimiter {config.delimiter!r} is not ASCII; write the files with a "
@@ -335,6 +338,8 @@ def _split_head(
         spare_transient(error)
         raise _truncated(source, error) from error
     whole, head = head, head.removeprefix(_BOM)
+    if line := SEPARATOR_LINE.match(head[:20].decode("latin-1")):
+        head = head[line.end() :]
     n_mark = len(whole) - len(head)
     if config.columns is not None:
         return list(config.columns), whole, n_mark
@@ -370,7 +375,21 @@ def _split_head(
         ) from None
     if len(config.delimiter) > 1:
         header = [name.replace(UNIT_SEPARATOR, config.separator) for name in header]
+    if config.repeated_columns == "number":
+        header = number_names(header)
     return header, whole, n_mark + used
+
+
+def number_names(names: Sequence[str]) -> list[str]:
+    """Number the names that stand before in a header, as pandas and DuckDB do: "q", "q_1"; blank ones stay blank."""
+    out: list[str] = []
+    taken = {*names}
+    for place, name in enumerate(names):
+        if name.strip() and name in names[:place]:
+            name = next(new for k in count(1) if (new := f"{name}_{k}") not in taken)
+            taken.add(name)
+        out.append(name)
+    return out
 
 
 def join_header(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -8,17 +8,23 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pmflib.base.errors import SourceError
 from pmflib.base.texts import list_some
 from pmflib.ingest.chunks import is_text
 from pmflib.ingest.csv.byte_stream import UNIT_SEPARATOR, choose_separator, separate_fields
-from pmflib.ingest.csv.rows import DECIMAL_COMMA, join_header, open_text
+from pmflib.ingest.csv.rows import (
+    DECIMAL_COMMA,
+    SEPARATOR_LINE,
+    join_header,
+    number_names,
+    open_text,
+)
 from pmflib.ingest.options import WHITESPACE, SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
-from pmflib.schema.variable import read_number
+from pmflib.schema.variable import DEFAULT_MISSING, read_number
 
 SNIFFED_BYTES = 128 << 10
 """Size of the examined part of the first file, bytes in UTF-8."""
@@ -70,35 +76,80 @@ def sniff_source(
         split, note = find_delimiter(files[0].name, text)
         config = config.model_copy(update={"delimiter": split.delimiter})
         notes += [note] if note else []
-    if "decimal" not in given:
-        decimal, note = find_decimal(split, config)
-        config = config.model_copy(update={"decimal": decimal})
-        notes += [note] if note else []
+    n_rows = config.header_rows
     if "header_rows" not in given and "columns" not in given:
         n_rows = count_header_rows(split.rows)
-        if n_rows > 1:
-            config = config.model_copy(update={"header_rows": n_rows})
-            names = join_header(split.rows[:n_rows])
-            notes.append(
-                f"the header has {n_rows} rows, of which columns are named {list_some(names, 4)}; if it has one: "
-                "pmf infer --header-rows 1"
-            )
+    if "decimal" not in given:
+        decimal, note = find_decimal(replace(split, rows=split.rows[n_rows - 1 :]), config)
+        config = config.model_copy(update={"decimal": decimal})
+        notes += [note] if note else []
+    if n_rows > config.header_rows:
+        config = config.model_copy(update={"header_rows": n_rows})
+        names = join_header(split.rows[:n_rows])
+        words = [repr(text) for text in dict.fromkeys(filter(None, split.rows[1]))]
+        notes.append(
+            f"the header has {n_rows} rows: {list_some(words, 4)} in the second are no answers; columns are named "
+            f"{list_some(names, 4)}; if it has one: pmf infer --header-rows 1"
+        )
     if "columns" not in given and config.header_rows == 1:
         config = _name_columns(files[0], split, config, notes)
+    if "repeated_columns" not in given and config.columns is None and split.rows:
+        config = _number_columns(split, config, notes)
     return config, notes
 
 
+def _number_columns(split: SplitRows, config: SourceOptions, notes: list[str]) -> SourceOptions:
+    """Number repeated names of columns, and note them."""
+    names = join_header(split.rows[: config.header_rows])
+    numbered = [new for old, new in zip(names, number_names(names), strict=True) if new != old]
+    if not numbered:
+        return config
+    notes.append(
+        f"the header repeats names of columns, which are numbered: {list_some([repr(name) for name in numbered], 4)}; "
+        "rename them in the files if they are other columns (source.repeated_columns)"
+    )
+    return config.model_copy(update={"repeated_columns": "number"})
+
+
+NAMED_SHARE = 0.9
+"""Least share of columns in which the text of the second row is no value for the row to be part of the header."""
+LEAST_NAMED = 3
+"""Least number of such columns; two if all have the same text, such as "Response"."""
+
+
 def count_header_rows(rows: Sequence[Sequence[str]]) -> int:
-    """Count the rows of a header: three in exports of Qualtrics, two where words of the second fill blank names."""
+    """Count the rows of a header: three in exports of Qualtrics, two where the second holds no answers.
+
+    It does where its words fill blank names, or where they are no values of the rows below, in columns of few texts or
+    of numbers.
+    """
     if len(rows) > 3 and all(field.startswith('{"ImportId"') for field in rows[2]):
         return 3
     blank = [place for place, name in enumerate(rows[0]) if not name.strip()] if rows else []
     is_filled = len(rows) > 2 and all(
         "".join(rows[1][place : place + 1]).strip() for place in blank
     )
-    if len(blank) < 2 or not is_filled or any(read_number(field) is not None for field in rows[1]):
+    if len(rows) < 2 or any(read_number(field) is not None for field in rows[1]):
         return 1
-    return 2
+    return 2 if (len(blank) > 1 and is_filled) or _holds_names(rows[1], rows[2:]) else 1
+
+
+def _holds_names(second: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the texts of a row are no values of the rows below it."""
+    named, n_known = list[str](), 0
+    whole = [row for row in rows if len(row) == len(second)]
+    for cell, column in zip(second, zip(*whole, strict=True), strict=False):
+        values = [text for field in column if (text := field.strip())]
+        text = cell.strip()
+        if not values or not any(map(str.isalpha, text)) or text in DEFAULT_MISSING:
+            continue
+        is_number = all(read_number(value) is not None for value in values)
+        if text in values:
+            n_known += 1
+        elif is_number or len(values) >= REPEATED * len(set(values)):
+            named.append(text)
+    least = 2 if len(set(named)) == 1 else LEAST_NAMED
+    return len(named) >= max(least, NAMED_SHARE * (len(named) + n_known))
 
 
 def name_columns(width: int) -> tuple[str, ...]:
@@ -159,6 +210,8 @@ def read_beginning(source: Source, config: SourceOptions) -> str:
         # damage is reported when the file is read
         spare_transient(error)
     text = content[:SNIFFED_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
+    if line := SEPARATOR_LINE.match(text):
+        text = text[line.end() :]
     if len(content) > SNIFFED_BYTES:
         text = text[: text.rfind("\n") + 1] or text
     return "".join(text.splitlines(keepends=True)[:SNIFFED_ROWS])
