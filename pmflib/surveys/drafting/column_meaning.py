@@ -51,8 +51,9 @@ _PERSON_WORDS = frozenset(
 )
 """Words in names of columns whose numbers are nominal codes, however few."""
 _WEIGHT_NAMES = re.compile(
-    r"wgt|wght|^w_?fst|^wt(mec|int|saf)|"
-    r"(sampl|survey|design|final|popul|person|household|replicate|probability)[a-z]*_?(weight|wt)"
+    r"wgt|wght|^w_?fst|^wt_?(mec|int|saf|ss|fin|per|supp|samp|adj|all)|^(an|d|p|ps|psp)_?weight|"
+    r"^(asec|earn|per|hh|fin|nat|rake|post)_?wt|"
+    r"(samp|survey|design|final|popul|person|household|replicate|probability|analysis|poststrat|rak)[a-z]*_?(weight|wt)"
 )
 """Names of sample weights."""
 _REPLICATE_NAMES = re.compile(
@@ -120,6 +121,10 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
     return ""
 
 
+_WEIGHT_WORDS = frozenset(
+    "weight weights wt wts wgt weighting poids gewicht gewichtung peso pesos".split()
+)
+
 LEAST_POSITIVE = 0.9
 """Least share of positive numbers in a column of weights."""
 
@@ -147,6 +152,13 @@ def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
         return ""
     is_one = 0.9 <= np.average(values, weights=counts) <= 1.1
     return f"{shown} of mean 1" if is_one and (values != np.round(values)).any() else ""
+
+
+def may_be_weight(name: str, numbers: Numbers) -> bool:
+    """Whether positive numbers, not all of them integers, have a word for weights in their name."""
+    values = np.array(list(numbers.values()))
+    is_real = values.size >= LEAST_DISTINCT and values.min() > 0 and (values % 1 != 0).any()
+    return bool(is_real) and not _WEIGHT_WORDS.isdisjoint(split_name(name))
 
 
 def is_replicate(name: str, value_counts: ValueCounts, numbers: Numbers) -> bool:

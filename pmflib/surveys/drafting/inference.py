@@ -30,6 +30,7 @@ from pmflib.surveys.drafting.column_meaning import (
     find_times,
     find_weight,
     is_replicate,
+    may_be_weight,
 )
 from pmflib.surveys.drafting.level_order import UNORDERED, LevelOrder, find_level_order
 from pmflib.surveys.drafting.missing_codes import HIGH_CODES, CodeProposal
@@ -381,6 +382,11 @@ class _Draft:
         remedy = self.remedies.name_missing.format(text=text)
         return f"{text} stands apart from the others: a missing code? {remedy}"
 
+    def _ask_for_weight(self) -> str:
+        """Ask whether numbers under a name such as "wt" are weights."""
+        is_asked = self.wishes.role is None and may_be_weight(self.name, self.numbers)
+        return f"a weight of samples? {self.remedies.keep_weight}" if is_asked else ""
+
     def propose_numeric(self) -> _Made:
         """Propose codes, ordered levels or, if there are too many, bins."""
         wish = self.wishes.role
@@ -404,7 +410,8 @@ class _Draft:
         if few or len(by_number) == 1:
             values = tuple(sorted(by_number))
             levels = tuple(min(by_number[value], as_text(value), key=len) for value in values)
-            note = ONE_LEVEL if len(values) == 1 else self._ask_for_code(values)
+            note = self._ask_for_weight() or self._ask_for_code(values)
+            note = ONE_LEVEL if len(values) == 1 else note
             variable = Variable(self.name, levels, values, missing=self.missing)
             return variable, "ordinal", note, f"{len(values)} distinct numbers"
         return self._propose_bins()
@@ -417,6 +424,8 @@ class _Draft:
         binned = make_bins(points, weights, self.bins)
         variable = Variable(self.name, binned.labels, binned.means, binned.edges, self.missing)
         note = f"continuous: cut into {len(binned.labels)} bins at the quantiles; values are the bins' means"
+        if asked := self._ask_for_weight():
+            note = f"{asked}; {note}"
         if binned.alone:
             shown = ", ".join(f"{value:g}" for value in binned.alone[:4])
             note += f"; a bin of its own for {shown}, which a large share of the values is"
