@@ -257,7 +257,7 @@ def find_sisters(
     codes: Mapping[str, Sequence[CodeProposal]],
     missing: Sequence[str],
 ) -> list[list[str]]:
-    """Group columns whose names agree up to the first number and whose values are similar.
+    """Group columns whose names agree up to the first number or item, "Rate them: tea", and whose values are similar.
 
     Parameters
     ----------
@@ -297,8 +297,8 @@ def find_sisters(
 
 
 def _begin(name: str) -> str | None:
-    """Prefix of a name before its first number; None without a number, or for a generated name."""
-    match = re.match(r"([^\d]*)\d", name)
+    """Prefix of a name before its first number, or question before its item; None without, or for a generated name."""
+    match = re.match(r"([^\d]*)\d", name) or re.match(r"(.+?)(?: - |: |\[|\? )", name)
     if match is None:
         return None
     start = match[1].strip(" _-.([#").casefold()

@@ -33,6 +33,20 @@ from pmflib.surveys.drafting import find_level_order
         ["Not satisfied", "Satisfied", "Very satisfied"],
         ["low income", "middle income", "high income"],
         ["None of the time", "Some of the time", "All of the time"],
+        [
+            *("Less than high school degree", "High school degree"),
+            *("Some college or Associate degree", "Bachelor degree", "Graduate degree"),
+        ],
+        [
+            *("Did not finish high school", "High school diploma or equivalent (e.g. GED)"),
+            *("Some college, but no degree", "Associate degree", "Bachelor's degree (BA)"),
+            *("Master's degree", "Doctorate"),
+        ],
+        ["Not at all", "Only a little", "Some", "A lot"],
+        ["None at all", "A little", "A moderate amount", "A lot", "A great deal"],
+        ["Never", "Once in a while", "About half the time", "Usually", "Always"],
+        ["Never", "A few times a year", "Once a month", "A few times a month", "Once a week"],
+        ["Rare", "Medium rare", "Medium", "Medium Well", "Well"],
     ],
 )
 def test_find_level_order__levels_that_have_an_order(levels):
@@ -67,6 +81,17 @@ def test_find_level_order__refusals_stand_behind_the_scale():
     found = find_level_order(["don't know", "low", "high"])
     assert found.levels == ("low", "high", "don't know")
     assert found.values is None
+
+
+@pytest.mark.parametrize(
+    "word", ["Prefer not to answer", "I'd rather not say", "Not sure", "DK / Refused"]
+)
+def test_find_level_order__refusals_hide_no_intervals(word):
+    levels = ["$0 to $9,999", "$10,000 to $24,999", "$25,000 and up"]
+    found = find_level_order([word, *levels[::-1]])
+    assert found.levels == (*levels, word)
+    assert found.values is None
+    assert found.aside == (word,)
 
 
 def test_find_level_order__numbers_inside_names():
