@@ -266,6 +266,9 @@ class SourceOptions(Section):
     repeated_columns: Literal["stop", "number"] = "stop"
     """CSV only: refuse files whose header repeats the name of a column that is read, or number the later ones: "name",
     "name_1"."""
+    short_rows: Literal["quarantine", "pad"] = "quarantine"
+    """CSV only: rows with too few fields are malformed, or lack empty fields at their end, as spreadsheets write them.
+    Rows that end in a delimiter are malformed in any case."""
     columns: tuple[str, ...] | None = None
     """CSV only: names of the columns of files without a header."""
     suffixes: Annotated[tuple[str, ...], Field(min_length=1)] = DATA_SUFFIXES
@@ -292,6 +295,7 @@ class SourceOptions(Section):
         others |= {name for name in DESIGN_OPTIONS if getattr(self, name) is None}
         others |= {"header_rows"} if self.header_rows == 1 else set()
         others |= {"repeated_columns"} if self.repeated_columns == "stop" else set()
+        others |= {"short_rows"} if self.short_rows == "quarantine" else set()
         return self.model_dump(mode="json", exclude=others)
 
     @property

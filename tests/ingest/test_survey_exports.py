@@ -105,3 +105,37 @@ def test_a_first_line_for_excel_is_no_header(tmp_path, sign, mark):
     assert read_columns(source, config) == ["id", "so", "often", "colour"]
     schema = pmf.Schema((pmf.Variable("so", ("No", "Yes")),))
     assert encode(tmp_path, source, config, schema) == (60, 0)
+
+
+def cut(n=60):
+    """Rows of which the last answers are empty, without the delimiters of these."""
+    rows = [[str(k), *ANSWERS[k % 3]] for k in range(n)]
+    for k in range(0, n, 4):
+        rows[k] = rows[k][: 2 + k % 3 % 2]
+    return "id,so,often,colour\n" + "".join(",".join(row) + "\n" for row in rows)
+
+
+def test_rows_cut_by_spreadsheets_lack_their_last_answers(tmp_path):
+    source, config, notes = sniff(tmp_path, cut())
+    assert (config.short_rows, config.delimiter) == ("pad", ",")
+    assert "15 of the first 60 rows" in notes[-1]
+    drafted = draft_schema([source], config)
+    assert drafted.schema["colour"].levels == ("Blue", "Red")
+    assert encode(tmp_path, source, config, drafted.schema) == (60, 0)
+    (raw,) = read_rows(source, config, ["colour", "id"])
+    assert raw.rows.tolist() == list(range(1, 61))
+    ids, colours = raw.batch.column("id").to_pylist(), raw.batch.column("colour").to_pylist()
+    assert ids == [str(k).encode() for k in range(60)]
+    assert colours == [b"" if k % 4 == 0 else ANSWERS[k % 3][2].encode() for k in range(60)]
+
+
+def test_rows_that_lost_a_field_elsewhere_are_malformed(tmp_path):
+    _, config, _ = sniff(tmp_path, answer("id,so,often,colour") + "60,Often,Blue\n61,Never,Red\n")
+    assert config.short_rows == "quarantine"
+    padded = WIDE.model_copy(update={"short_rows": "pad"})
+    ends = "1,Yes,\n2\n3,No\n4,\\x,\n5,a,b,c,d\n"
+    (tmp_path / "b.csv").write_text("id,so,often,colour\n" + ends)
+    (raw,) = read_rows(find_sources(str(tmp_path / "b.csv"))[0], padded, ["so", "colour"])
+    assert raw.batch.to_pylist() == [{"so": b"No", "colour": b""}]
+    assert raw.rows.tolist() == [3]
+    assert [number for number, _ in raw.ragged] == [1, 2, 4, 5]

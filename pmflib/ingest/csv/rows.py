@@ -189,6 +189,11 @@ def read_csv_rows(
                 # their fields are in wrong columns, even if their number is right
                 before += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
                 batch, rows = batch.filter(pa.array(keep)), rows[keep]
+            batch = pa.RecordBatch.from_arrays(
+                [restore_bytes(column) for column in batch.columns], names=list(columns)
+            )
+            if config.short_rows == "pad":
+                batch, rows, before = _pad(batch, rows, before, separator, indices, len(header))
             restored = _restore(batch, columns, config)
             yield RawRows(restored, rows + first, _restore_ragged(before, config, first))
         if not ragged or ragged[-1][1] != sentinel:
@@ -206,7 +211,11 @@ def read_csv_rows(
             empty = pa.RecordBatch.from_arrays(
                 [pa.array([], pa.binary())] * len(columns), names=list(columns)
             )
-            yield RawRows(empty, np.empty(0, np.int64), _restore_ragged(ragged[:-1], config, first))
+            rows, before = np.empty(0, np.int64), ragged[:-1]
+            if config.short_rows == "pad":
+                empty, rows, before = _pad(empty, rows, before, separator, indices, len(header))
+                empty = _restore(empty, columns, config)
+            yield RawRows(empty, rows + first, _restore_ragged(before, config, first))
 
 
 def _parse(
@@ -418,11 +427,39 @@ def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:
 def _restore(
     batch: pa.RecordBatch, columns: Sequence[str], config: SourceOptions
 ) -> pa.RecordBatch:
-    """Restore the original values of every column."""
-    restored = [restore_bytes(column) for column in batch.columns]
+    """Restore delimiters and decimal signs in every column."""
     return pa.RecordBatch.from_arrays(
-        restore_values(restored, columns, config), names=list(columns)
+        restore_values(batch.columns, columns, config), names=list(columns)
     )
+
+
+def _pad(
+    batch: pa.RecordBatch,
+    rows: IntArray,
+    ragged: Sequence[tuple[int, str]],
+    separator: str,
+    indices: Sequence[int],
+    width: int,
+) -> tuple[pa.RecordBatch, IntArray, list[tuple[int, str]]]:
+    """Add rows that only lack fields at their end to a batch, in order; return it, its row numbers, and the others."""
+    padded: dict[int, list[str]] = {}
+    for number, text in ragged:
+        fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+        # a backslash may stand for an undecodable byte; a last field that is empty was not cut
+        if 1 < len(fields) < width and fields[-1].strip() and "\\x" not in text:
+            padded[number] = [*fields, *[""] * (width - len(fields))]
+    if not padded:
+        return batch, rows, list(ragged)
+    cells = [
+        pa.array([fields[index].encode() for fields in padded.values()], pa.binary())
+        for index in indices
+    ]
+    more = pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
+    numbers = np.concatenate([rows, np.array(list(padded), np.int64)])
+    order = np.argsort(numbers)
+    whole = pa.Table.from_batches([batch, more]).take(pa.array(order)).combine_chunks()
+    rest = [each for each in ragged if each[0] not in padded]
+    return whole.to_batches()[0], numbers[order], rest
 
 
 def _restore_ragged(

@@ -95,7 +95,46 @@ def sniff_source(
         config = _name_columns(files[0], split, config, notes)
     if "repeated_columns" not in given and config.columns is None and split.rows:
         config = _number_columns(split, config, notes)
+    if "short_rows" not in given and config.columns is None:
+        config = _pad_rows(split.rows, config, notes)
     return config, notes
+
+
+LEAST_CUT = 2
+"""Least number of short rows that are evidence of empty fields cut at the ends of rows."""
+
+
+def _pad_rows(
+    rows: Sequence[Sequence[str]], config: SourceOptions, notes: list[str]
+) -> SourceOptions:
+    """Pad short rows, and note them, if all end in a field that is not empty, and their texts fit their columns."""
+    width = len(rows[0]) if rows else 0
+    data = rows[config.header_rows :]
+    short = [row for row in data if len(row) < width]
+    if len(short) < LEAST_CUT or not _are_cut(rows):
+        return config
+    columns = list(zip(*(row for row in data if len(row) == width), strict=True))
+    for place, column in enumerate(columns):
+        known = set(column)
+        cells = [row[place] for row in short if place < len(row)]
+        # in a row that lost a field elsewhere, texts are in wrong columns
+        is_known = all(cell in known or not cell.strip() for cell in cells)
+        if len(column) >= REPEATED * len(known) and not is_known:
+            return config
+    notes.append(
+        f"{len(short)} of the first {len(data)} rows have fewer fields than the header, and their last is not empty: "
+        "empty ones at their ends were cut, as spreadsheets do, and are missing (source.short_rows = 'pad'; "
+        "'quarantine' refuses such rows)"
+    )
+    return config.model_copy(update={"short_rows": "pad"})
+
+
+def _are_cut(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether no row is longer than the header, and shorter ones have several fields, the last of them not empty."""
+    width = len(rows[0])
+    return width > LEAST_CUT and all(
+        len(row) == width or (1 < len(row) < width and row[-1].strip()) for row in rows
+    )
 
 
 def _number_columns(split: SplitRows, config: SourceOptions, notes: list[str]) -> SourceOptions:
@@ -372,6 +411,8 @@ def split_rows(text: str, delimiter: str) -> SplitRows:
         pass
     sizes = Counter(map(len, rows))
     width, times = max(sizes.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
+    if len(sizes) > 1 and _are_cut(rows):
+        width, times = len(rows[0]), len(rows)
     return SplitRows(delimiter, rows, width, times / max(len(rows), 1))
 
 
