@@ -620,7 +620,7 @@ READ_BYTES = 1 << 20
 """Chunk size for reading, bytes."""
 ENCODINGS = (
     *("cp1252", "cp932", "gb18030", "euc_jp", "big5", "cp949", "cp1251", "cp1250", "cp1253"),
-    *("cp1254", "koi8_r", "iso8859_2", "cp866", "cp850", "mac_roman"),
+    *("cp1254", "koi8_r", "iso8859_2", "cp866", "mac_roman", "cp850"),
 )
 """Candidate encodings without a byte order mark, in order of preference. cp1252 extends Latin-1 except for control
 characters."""
@@ -629,8 +629,8 @@ WIDE_ENCODINGS = ("utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "ut
 MESS_TOLERATED = 0.05
 """Tolerance for comparing encodings by the "mess" ratio of charset-normalizer."""
 ODD_TOLERATED = 0.05
-"""Tolerance for comparing encodings by the share of odd characters: those rare in tables, or of another script than the
-ASCII letters of their word."""
+"""Tolerance for comparing encodings by the share of odd characters: those rare in tables, of another script than the
+ASCII letters of their word, or capitals after a small letter."""
 CLEAR_BELOW = 0.2
 """Largest mess ratio and share of odd characters of a certain result, the limit of charset-normalizer."""
 ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "No", "Po", "Ps", "Sk", "Sm", "So"})
@@ -784,7 +784,7 @@ def _measure_odd(text: str) -> float:
     beyond = odd = 0
     for word in re.findall(r"[^\s,;|\"]+", text):
         is_latin = re.search("[A-Za-z]", word) is not None
-        for character in word:
+        for before, character in zip(" " + word, word, strict=False):
             if character.isascii():
                 continue
             beyond += 1
@@ -793,7 +793,9 @@ def _measure_odd(text: str) -> float:
             if is_half or unicodedata.category(character) in ODD_CATEGORIES:
                 odd += character not in NOT_ODD
             elif is_latin and character.isalpha():
-                odd += not unicodedata.name(character, "").startswith("LATIN")
+                # an apostrophe or accent of a Mac reads as a capital within a word
+                is_inner = before.islower() and character.isupper()
+                odd += is_inner or not unicodedata.name(character, "").startswith("LATIN")
     return odd / max(beyond, 1)
 
 
