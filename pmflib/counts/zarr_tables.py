@@ -328,9 +328,10 @@ class CountsWriter:
         # one chunk per fold: there is a single writer, and training totals read only the folds they need
         dims = "fold", "level", "co_level"
         self._counts = create_array(self._group, "counts", shape, dtype, dims, chunk_rows=1)
-        for fold in self._written:
-            self._counts[fold] = self._group["narrow"][fold]
         if self._written:
+            former: Any = self._group["narrow"]
+            for fold in self._written:
+                self._counts[fold] = former[fold]
             shutil.rmtree(narrow)
 
     def close(self) -> None:
