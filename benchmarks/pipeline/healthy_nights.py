@@ -28,6 +28,7 @@ from benchmarks.pipeline.simulated_nights import (
     make_survey,
 )
 from pmflib.base.arrays import IntArray
+from pmflib.base.codes import Codes
 from pmflib.counts.pair_counts import count_pairs
 from pmflib.ingest.dataset.accounts import Account, TimeSpan
 from pmflib.ingest.dataset.file_accounts import FileAccount
@@ -133,7 +134,7 @@ def check_nights(
     rng, checker = np.random.default_rng([seed, 2]), NightChecker(schema, layout)
     total: IntArray | None = None
     for codes in nights:
-        counts = count_pairs(codes, schema, n_folds=N_FOLDS)
+        counts = count_pairs(Codes(codes), schema, n_folds=N_FOLDS)
         levels = counts.count_levels()
         encoded = int(levels.sum()) if layout == "long" else len(codes)
         unfit = int(rng.binomial(encoded, UNFIT))
@@ -184,8 +185,8 @@ def check_log(schema: Schema, nights: Iterator[IntArray]) -> Iterator[list[Findi
         )
         own = np.full_like(known, -1)
         own[rows[:, 0], rows[:, 1]] = rows[:, 2]
-        inside = count_pairs(own[samples], schema, n_folds=1).tables[0]
-        total = count_pairs(known, schema, n_folds=N_FOLDS).tables
+        inside = count_pairs(Codes(own[samples]), schema, n_folds=1).tables[0]
+        total = count_pairs(Codes(known), schema, n_folds=N_FOLDS).tables
         found = checker.check(account, total, night, inside)
         if found is not None:
             yield found

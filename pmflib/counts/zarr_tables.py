@@ -322,17 +322,17 @@ class CountsWriter:
         """Store tables as the smallest integers that hold 1.5 times a count: folds are about equally large."""
         dtype = choose_count_type(largest + largest // 2)
         shape = self._samples.size, *(2 * [self.table_schema.n_levels])
-        name = "counts" if self._counts is None else "wider"
+        narrow, folder = self._path / "narrow", self._path / "counts"
+        if self._counts is not None:
+            os.rename(folder, narrow)
         # one chunk per fold: there is a single writer, and training totals read only the folds they need
         dims = "fold", "level", "co_level"
-        wider = create_array(self._group, name, shape, dtype, dims, chunk_rows=1)
-        for fold in self._written:
-            wider[fold] = self._counts[fold]
-        if self._counts is not None:
-            shutil.rmtree(self._path / "counts")
-            os.rename(self._path / name, self._path / "counts")
-            wider = self._group["counts"]
-        self._counts = wider
+        self._counts = create_array(self._group, "counts", shape, dtype, dims, chunk_rows=1)
+        if self._written:
+            former: Any = self._group["narrow"]
+            for fold in self._written:
+                self._counts[fold] = former[fold]
+            shutil.rmtree(narrow)
 
     def close(self) -> None:
         """Write the margins: samples and single counts by fold, and supports of pairs.

@@ -193,7 +193,7 @@ def test_ask__counts_of_pairs_know_two_variables():
         np.testing.assert_array_equal(by_pairs.numbers, by_rows.numbers)
         np.testing.assert_array_equal(by_pairs.intervals, by_rows.intervals)
         assert by_pairs.equivalent_samples == by_rows.equivalent_samples
-    learnt = EquivalentSamples((5.0, 4.0, 3.0, 2.0, 0, 0, 0, 0, 0), n_questions=10, n_unseen=10)
+    learnt = EquivalentSamples((5.0, 4.0, 3.0, 2.0, 0, 0, 0, 0), n_questions=10, n_unseen=10)
     model = pmf.JointPMF(
         MODEL.prior, MODEL.factors, SCHEMA, ModelOrigin.of({"equivalent_samples": learnt.to_json()})
     )

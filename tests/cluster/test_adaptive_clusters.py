@@ -44,10 +44,10 @@ def run(folder, address):
     return {stage: reference.digest for stage, reference in references.items()}
 
 
-def count_slowly(group, offsets):
+def count_slowly(group, offsets, counted=None):
     """Count a group in the time in which workers start."""
     time.sleep(0.3)
-    return count_group_pairs(group, offsets)
+    return count_group_pairs(group, offsets, counted)
 
 
 @pytest.mark.slow

@@ -45,19 +45,22 @@ def test_save_table__dense_cells_take_a_byte_or_less(tmp_path):
         # folds that are much larger than those before
         ((3, 260, 1 << 40), np.int64),
         ((1 << 62, 1, 2), np.int64),
+        # an empty fold after one that needed wider integers
+        ((3, 300, 0), np.uint16),
     ],
 )
 def test_counts_writer__smallest_integers_that_hold_the_tables(tmp_path, largest, dtype):
     schema = make_schema(2, 3)
     tables = np.triu(np.arange(25).reshape(5, 5) % 3) * np.ones((3, 1, 1), np.int64)
     tables[:, 0, 4] = largest
+    tables[tables[:, 0, 4] == 0] = 0
     writer = CountsWriter(tmp_path / "pairs", schema, 3)
     for fold, table in enumerate(tables):
         writer.write(fold, table, 7)
     writer.close()
     group: Any = zarr.open_group(tmp_path / "pairs", mode="r")
     assert group["counts"].dtype == dtype
-    assert "wider" not in group
+    assert "narrow" not in group
     found = PairCounts.load(tmp_path / "pairs").tables
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, tables)

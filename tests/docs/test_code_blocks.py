@@ -91,6 +91,28 @@ def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, commands, first_block
             first_blocks(block, tmp_path)
         else:
             block.evaluate()
+    if name_page(page) == "README.md":
+        check_answer(page.read_text("utf-8"), str(blocks[0].parsed).splitlines()[-1])
+
+
+FIGURES = re.compile(
+    r"^\| ([^|]+) \| (\.\d+) \| (\.\d+) to (\.\d+) \| (\d+) \| (\.\d+) \|$", re.MULTILINE
+)
+"""Rows of the answer that README prints: level, probability, interval, rows, counted share."""
+
+
+def check_answer(text, command):
+    """Check that the answer on a page is that of its command."""
+    done = subprocess.run(
+        [*shlex.split(command), "--json"], env=make_environment(), capture_output=True, text=True
+    )
+    found = {tuple(row["level"].values()): row for row in json.loads(done.stdout)["levels"]}
+    printed = FIGURES.findall(text)
+    assert len(printed) == 3
+    for level, *numbers in printed:
+        row = found[(level,)]
+        told = row["probability"], *row["interval"], row["samples"], row["counted"]
+        assert [float(each) for each in numbers] == pytest.approx(told, abs=5.1e-4), level
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_page)

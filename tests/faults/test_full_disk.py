@@ -59,7 +59,7 @@ def run_limited(command: list[str], largest_file: int | None = None) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("largest_file", "unmade"), [(20_000, "spill"), (62_000, "counts")])
+@pytest.mark.parametrize(("largest_file", "unmade"), [(20_000, "spill"), (25_500, "samples")])
 def test_stages__writing_refused(
     largest_file: int, unmade: str, small_log: Path, tmp_path: Path
 ) -> None:

@@ -107,6 +107,17 @@ def test_commands__read_counts_of_a_selection(nights, call, tmp_path):
     assert f"pairs are counted of 3 of {MOVIES} variables" in out + err
 
 
+@pytest.mark.needs("surveys.sites")
+def test_export__says_which_variables_a_file_leaves_out(nights, call, tmp_path):
+    ran, _ = nights
+    words = ("counts", "export", ran.path, "--output", tmp_path / "site.counts")
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    assert f"The file has 3 of {MOVIES} variables" in " ".join(out.split())
+    _, out, _ = call(*words, "--json")
+    assert json.loads(out)["left_out"] == MOVIES - 3
+
+
 @pytest.mark.needs("apps.recommending")
 def test_recommend__from_counts_ranks_counted_items(nights, call, tmp_path):
     ran, _ = nights

@@ -84,6 +84,13 @@ def fit_classes(samples: Any, weight: Any, **options: Any) -> Any:
     return pmf.fit_em(samples, **given, weight=weight, rng=seed, max_passes=2000, tol=1e-10)
 
 
+def fit_stack(samples: Any, weight: Any) -> Any:
+    """Fit a stack of models."""
+    is_stored = isinstance(samples, StoredSamples)
+    schema = None if is_stored else SCHEMA
+    return pmf.fit_em(samples, schema=schema, weight=weight, rng=SEED if is_stored else 0)
+
+
 def fit_traits(samples: Any, weight: Any) -> Any:
     """Fit a trait and its states."""
     schema = None if isinstance(samples, StoredSamples) else SCHEMA
@@ -114,6 +121,7 @@ FAMILIES: dict[str, Callable[[Any, Any], Any]] = {
     "classes": fit_classes,
     "average": lambda samples, weight: fit_classes(samples, weight, members=3),
     "forests": lambda samples, weight: fit_classes(samples, weight, dependence="tree"),
+    "stack": fit_stack,
     "traits": fit_traits,
     "items": fit_items,
     "panels": fit_panel,
@@ -124,6 +132,7 @@ FAMILY_WORDS = {
     "classes": "class",
     "average": "average",
     "forests": "forest|[Tt]ree",
+    "stack": "stack|mixture|average|forest|[Tt]ree",
     "traits": "trait",
     "items": "trait|item",
     "panels": "panel|[Tt]ransition|wave",

@@ -65,7 +65,7 @@ ARRAY_EDITS = {
     "no dimensions": edit("shape", []),
     "type": edit("data_type", "object"),
     "type of a structure": edit("data_type", {"name": "struct", "configuration": {}}),
-    "smaller type": edit("data_type", "int8"),
+    "another size": edit("data_type", "int16"),
     "codec": edit("codecs", [{"name": "nonsense"}]),
     "no codec": edit("codecs", []),
     "codecs of text": edit("codecs", "zstd"),

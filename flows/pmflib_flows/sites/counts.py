@@ -40,7 +40,7 @@ def export(
     file.
     """
     from pmflib.counts.pair_counts import PairCounts
-    from pmflib.counts.zarr_tables import PAIRS
+    from pmflib.counts.zarr_tables import PAIRS, StoredTables
     from pmflib.ingest.source_paths import check_output
     from pmflib.store.care.exports import remember_export
     from pmflib.store.run_records import find_last_run
@@ -52,12 +52,19 @@ def export(
     run = find_last_run(store, checked.name)
     if run is None:
         raise StoreError(f"pipeline {checked.name!r} has no complete run yet; `pmf run` makes one")
-    own = PairCounts.load(store.locate(run.stages["counts"]) / PAIRS)
+    path = store.locate(run.stages["counts"]) / PAIRS
+    own, n_variables = PairCounts.load(path), StoredTables(path).schema.n_variables
+    n_counted = own.schema.n_variables
     digest = own.export(output, minimum, seed=seed)
     remember_export(store, "counts", output, [output])
     n_rows = int(own.n_rows.sum())
     if as_json:
-        print_json({"path": str(output), "rows": n_rows, "minimum": minimum, "digest": digest})
+        facts = {"path": str(output), "rows": n_rows, "minimum": minimum, "digest": digest}
+        print_json(facts | {"variables": n_counted, "left_out": n_variables - n_counted})
         return
     shown = f"in cells of {minimum:,} and more" if minimum > 1 else "exact"
     out.print(f"Wrote counts of {n_rows:,} rows to {output}, {shown}; digest {digest}")
+    if n_counted < n_variables:
+        out.print(
+            f"The file has {n_counted:,} of {n_variables:,} variables: those whose pairs are counted (counts.variables)"
+        )

@@ -14,15 +14,13 @@ MOST_CLASSES = 1000
 """Maximum number of distinct labels in a log; with more, the column is unlikely to contain labels."""
 MANY_CLASSES = 100
 """Number of distinct labels above which a warning is given, since confusion matrices grow with its square."""
+ABSTENTION = -1
+"""Label by which many tools mark that a worker gave none."""
 
 
 def sort_names(texts: Iterable[str]) -> tuple[str, ...]:
     """Sort names so that embedded numbers are compared as numbers: "2" before "10"."""
     return tuple(sorted(texts, key=lambda text: (natural_key(text), text)))
-
-
-ABSTENTION = -1
-"""Label by which many tools mark that a worker gave none."""
 
 
 def refuse_abstention(labels: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pmflib.base.arrays import BoolArray, IntArray
 from pmflib.base.blocks import concatenate_blocks
+from pmflib.base.codes import Codes
 from pmflib.base.errors import SourceError
 from pmflib.base.texts import list_near
 from pmflib.ingest.csv.sniffing import sniff_source
@@ -105,7 +106,7 @@ def read_samples(
         design = SurveyDesign(whole.weights, stratum=strata, psu=psus, decimals=0)
     return KnownSamples(
         pa.array([name.encode() for name in names], pa.binary()),
-        whole.to_codes(schema.offsets),
+        Codes(whole.to_codes(schema.offsets)),
         design,
         np.concatenate(fitted),
     )

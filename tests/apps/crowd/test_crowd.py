@@ -106,6 +106,7 @@ def test_crowd__from_pairs_of_workers(tmp_path):
 
 def test_crowd__wrong_usage_is_one_paragraph(tmp_path):
     (tmp_path / "log.csv").write_text("task,worker,said\n1,a,x\n")
-    said = call(tmp_path, "log.csv", code=3)
+    said = call(tmp_path, "log.csv", code=2)
     assert "'label'" in said
+    assert "pmf crowd --label said" in " ".join(said.split())
     assert "Traceback" not in said

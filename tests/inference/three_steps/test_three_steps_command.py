@@ -82,6 +82,7 @@ def test_three_steps__are_those_of_the_library(survey, call, tmp_path):
     model = pmf.JointPMF.load(store.locate(stages["model"]) / "model")
     known = read_samples(store, stages["dataset"], model.schema, [0, 1, 2])
     place = [int(name.as_py()[1:]) for name in known.names]
+    assert isinstance(known.codes, pmf.Codes)
     assert (known.codes == codes[place]).all()
     assert known.design.n_strata == 3
     assert known.design.n_units == len(set(survey_schools(tmp_path)))
