@@ -4,8 +4,8 @@ import pytest
 
 from pmflib.base import SourceError
 from pmflib.ingest import SourceOptions, find_sources, sniff_source
-from pmflib.ingest.csv import sniffing
-from pmflib.ingest.csv.sniffing import detect_encoding
+from pmflib.ingest.csv import encodings
+from pmflib.ingest.csv.encodings import detect_encoding
 
 WIDE = SourceOptions(path="x", layout="wide")
 HEADER = ["nr", "city", "job", "age"]
@@ -147,8 +147,8 @@ def test_detect_encoding__says_when_it_is_not_sure(tmp_path):
 
 
 def test_detect_encoding__looks_at_a_bounded_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(sniffing, "SCANNED_BYTES", 100)
-    monkeypatch.setattr(sniffing, "READ_BYTES", 50)
+    monkeypatch.setattr(encodings, "SCANNED_BYTES", 100)
+    monkeypatch.setattr(encodings, "READ_BYTES", 50)
     (tmp_path / "x.csv").write_bytes(b"a\n" * 60 + b"\xfc\n")
     assert detect_encoding(find_sources(str(tmp_path))[0]).encoding == "utf-8"
 
