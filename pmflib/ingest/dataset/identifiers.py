@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -94,6 +94,47 @@ def count_forms(texts: pa.BinaryArray) -> Counter[str]:
         words = ["zero"] * (mask >> 5) + [w for bit, w in enumerate(_CLASSES) if mask >> bit & 1]
         forms[" ".join([*words, str(length)])] = count
     return forms
+
+
+_NUMBER = r"^0*([0-9]+?)(\.0*)?$"
+"""Whole numbers, as spreadsheets and pandas spell them: 17, 00017, 17.0."""
+
+
+def spell_plainly(texts: pa.Array) -> pa.Array:
+    """Spell whole numbers without leading zeros and decimals, "00017" and "17.0" as "17"; other texts stay.
+
+    Parameters
+    ----------
+    texts
+        Stripped texts: strings, or binary in UTF-8.
+    """
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(texts.cast(pa.string()), pattern=_NUMBER, replacement=r"\1")
+
+
+def may_respell(forms: Collection[str]) -> bool:
+    """Whether identifiers of some forms of `count_forms` may spell one number in two ways."""
+    lengths: dict[str, list[int]] = {}
+    for form in forms:
+        alphabet, _, length = form.rpartition(" ")
+        lengths.setdefault(alphabet, []).append(int(length))
+    padded, plain = lengths.get("zero digits", []), lengths.get("digits", [])
+    longest = max([*padded, *lengths.get("digits other", [])], default=0)
+    return longest > min([*padded, *plain], default=longest)
+
+
+def find_respelled(texts: pa.Array) -> list[list[str]]:
+    """Find the numbers that distinct identifiers spell in several ways.
+
+    Returns
+    -------
+    The spellings of each such number, sorted.
+    """
+    table = pa.table({"text": texts.cast(pa.string()), "plain": spell_plainly(texts)})
+    grouped = table.group_by("plain", use_threads=False).aggregate([("text", "distinct")])
+    found = [sorted(each) for each in grouped["text_distinct"].to_pylist()]
+    return sorted(each for each in found if len(each) > 1)
 
 
 def _classify_bytes() -> npt.NDArray[np.uint8]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pmflib.base.errors import ConfigError
 from pmflib.ingest.csv.sniffing import sniff_source
+from pmflib.ingest.dataset.repeated_rows import check_repeated
 from pmflib.ingest.options import abridge, make_source
 from pmflib.ingest.source_paths import make_absolute
 from pmflib.ingest.sources import find_sources
@@ -108,6 +109,8 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
     drafted = replace(drafted, notes=(*found_out, *drafted.notes))
     schema = drafted.schema
+    if is_plain and (repeated := check_repeated(sources, source, schema.columns)):
+        drafted = replace(drafted, notes=(repeated, *drafted.notes))
     own = tuple(filter(None, (note(schema) for note in list_offers("note_draft"))))
     drafted = replace(drafted, notes=(*drafted.notes, *own))
     output.mkdir(parents=True, exist_ok=True)
