@@ -115,13 +115,43 @@ def spell_plainly(texts: pa.Array) -> pa.Array:
 
 def may_respell(forms: Collection[str]) -> bool:
     """Whether identifiers of some forms of `count_forms` may spell one number in two ways."""
+    padded, plain, mixed = _list_lengths(forms)
+    longest = max([*padded, *mixed], default=0)
+    return longest > min([*padded, *plain], default=longest)
+
+
+def spell_like(texts: pa.BinaryArray, forms: Collection[str]) -> pa.BinaryArray:
+    """Spell whole numbers as a dataset does, if it spells all alike: without zeros before them, or to one length.
+
+    Parameters
+    ----------
+    texts
+        Identifiers, in UTF-8.
+    forms
+        Forms of the identifiers of the dataset, from `count_forms`.
+    """
+    import pyarrow.compute as pc
+
+    padded, plain, mixed = _list_lengths(forms)
+    lengths = {*padded, *plain}
+    # "digits other" may be numbers with decimals
+    if mixed or not lengths or (padded and len(lengths) > 1):
+        return texts
+    spelt = spell_plainly(texts)
+    if padded:
+        is_number = pc.match_substring_regex(texts.cast(pa.string()), _NUMBER)
+        spelt = pc.if_else(is_number, pc.ascii_lpad(spelt, lengths.pop(), "0"), spelt)
+    return spelt.cast(pa.binary())
+
+
+def _list_lengths(forms: Collection[str]) -> tuple[list[int], list[int], list[int]]:
+    """Lengths of numbers that are padded with zeros, of other ones, and of texts of digits and signs."""
     lengths: dict[str, list[int]] = {}
     for form in forms:
         alphabet, _, length = form.rpartition(" ")
         lengths.setdefault(alphabet, []).append(int(length))
-    padded, plain = lengths.get("zero digits", []), lengths.get("digits", [])
-    longest = max([*padded, *lengths.get("digits other", [])], default=0)
-    return longest > min([*padded, *plain], default=longest)
+    padded, plain, mixed = (lengths.get(x, []) for x in ("zero digits", "digits", "digits other"))
+    return padded, plain, mixed
 
 
 def find_respelled(texts: pa.Array) -> list[list[str]]:

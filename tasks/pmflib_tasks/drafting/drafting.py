@@ -109,6 +109,7 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
     drafted = replace(drafted, notes=(*found_out, *drafted.notes))
     schema = drafted.schema
+    is_plain &= shape is None
     if is_plain and (repeated := check_repeated(sources, source, schema.columns)):
         drafted = replace(drafted, notes=(repeated, *drafted.notes))
     own = tuple(filter(None, (note(schema) for note in list_offers("note_draft"))))

@@ -7,6 +7,7 @@ from pmflib.ingest.dataset.identifiers import (
     count_forms,
     find_respelled,
     may_respell,
+    spell_like,
     spell_plainly,
 )
 
@@ -59,3 +60,21 @@ def test_may_respell__by_forms(names, may):
     forms = count_forms(pa.array([name.encode() for name in names], pa.binary()))
     assert may_respell(forms) == may
     assert may or find_respelled(pa.array(names, pa.string())) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "spelt"),
+    [
+        (["17", "1000"], ["1000.0", "00017", "5", "a.0"], ["1000", "17", "5", "a.0"]),
+        (["0017", "1234"], ["17", "1234.0", "00017", "123456"], ["0017", "1234", "0017", "123456"]),
+        # nothing is known where numbers are spelt in several ways, or none is there
+        (["017", "1234"], ["17", "1.0"], ["17", "1.0"]),
+        (["17.0", "18.0"], ["17", "18.0"], ["17", "18.0"]),
+        (["a", "b"], ["1.0"], ["1.0"]),
+    ],
+)
+def test_spell_like__as_all_identifiers_of_a_dataset_are_spelt(known, asked, spelt):
+    forms = count_forms(pa.array([name.encode() for name in known], pa.binary()))
+    asked = pa.array([name.encode() for name in asked], pa.binary())
+    assert [each.decode() for each in spell_like(asked, forms).to_pylist()] == spelt
+    assert spell_like(asked.slice(0, 0), forms).to_pylist() == []
