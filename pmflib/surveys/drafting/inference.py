@@ -24,6 +24,7 @@ from pmflib.schema.variable import (
 from pmflib.surveys.drafting.column_meaning import (
     Numbers,
     Times,
+    find_free_text,
     find_identifier,
     find_nominal_numbers,
     find_several,
@@ -32,7 +33,13 @@ from pmflib.surveys.drafting.column_meaning import (
     is_replicate,
     may_be_weight,
 )
-from pmflib.surveys.drafting.level_order import UNORDERED, LevelOrder, find_level_order
+from pmflib.surveys.drafting.level_order import (
+    UNORDERED,
+    LevelOrder,
+    find_level_order,
+    join_levels,
+    suggest_order,
+)
 from pmflib.surveys.drafting.missing_codes import HIGH_CODES, CodeProposal
 
 ONE_LEVEL = (
@@ -77,6 +84,8 @@ class Remedies:
         How to declare a missing code, ``{text}``.
     keep_codes
         How to declare that a column has no missing codes of its own.
+    put_in_order
+        How to declare the order of levels, ``{levels}``, and as a line of a shell, ``{line}``.
     split
         How to make a variable of each answer in the cells of ``{column}``, between which ``{sign}`` stands.
     """
@@ -89,6 +98,7 @@ class Remedies:
     make_ordinal: str
     name_missing: str
     keep_codes: str
+    put_in_order: str
     split: str
 
 
@@ -103,6 +113,7 @@ COMMANDS = Remedies(
     "if they are numbers: --role ordinal",
     f"{CHANGE} --missing {{text}}",
     f"to refuse: {CHANGE} --missing none",
+    f"{CHANGE} --levels {{line}}",
     "for a variable of no and yes for each: pmf infer --split '{column}={sign}'",
 )
 """Remedies for drafts of the command line."""
@@ -116,6 +127,7 @@ PYTHON = Remedies(
     "if they are numbers, give the Variable values",
     "name it in missing=",
     "to refuse, put it into the levels of a Variable",
+    "give values to pmflib.Variable(name, {levels!r})",
     "for a variable of no and yes for each: pmflib.Schema.infer(table, split={{{column!r}: {sign!r}}})",
 )
 """Remedies for drafts in Python."""
@@ -296,6 +308,9 @@ def propose_variable(
     )
     if wishes.role is None and (times := find_times(name, given)) is not None:
         return propose(*draft.propose_times(times))
+    is_asked = wishes.role is None and not (is_answer or wishes.is_kept)
+    if is_asked and not all_numbers and (why := find_free_text(name, value_counts, given)):
+        return propose(None, "left out", f"left out: {why}; {remedies.keep_text}", why)
     if wishes.role in (None, "identifier"):
         why = "" if is_answer else find_identifier(name, value_counts, all_numbers, len(given))
         if wishes.role == "identifier":
@@ -303,7 +318,7 @@ def propose_variable(
         if why:
             note = f"left out: an identifier, {why}; {remedies.keep_identifier}"
             return propose(None, "identifier", note, why)
-    if wishes.role is None and not (is_answer or is_scale or wishes.is_kept):
+    if is_asked and not is_scale:
         if is_replicate(name, value_counts, all_numbers):
             note = f"{REPLICATE_NOTE}, by its name; {remedies.keep_replicate}"
             return propose(None, "left out", note, "its name")
@@ -467,6 +482,9 @@ class _Draft:
         note = "nominal: " + why
         if odd := sorted(text for text in self.seen if read_number(text) is not None):
             note += f"; some levels read as numbers ({odd[0]!r}): a missing code among them?"
+        elif near := suggest_order(variable.levels):
+            how = self.remedies.put_in_order.format(levels=near, line=join_levels(near))
+            note += f", but nearly one of a known scale; if it is one: {how}"
         elif len(variable.levels) > 2:
             note += "; put the levels in order and give values if they have one"
         return note

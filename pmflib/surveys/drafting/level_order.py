@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -148,6 +151,9 @@ never/i have never/not at all < less than once a year/less often than once a yea
 < a few times a week/several times a week/a few times per week/most days \
 /almost every day/several days a week < every day/daily/once a day/about once a day/once per day \
 < several times a day/a few times a day/multiple times a day/more than once a day/a few times per day
+never/none/zero times/not at all < once/one time/1 time/only once < twice/two times/2 times \
+< three times/3 times/thrice < four times/4 times < five times/5 times \
+< six times/6 times/more than five times/more than 5 times/more often/more than that
 rare < medium rare < medium < medium well < well/well done
 """
 
@@ -308,7 +314,8 @@ def _order_intervals(texts: Sequence[str]) -> LevelOrder | None:
     if rest in (["more"], ["More"]) and len(ends) > 1:
         ends[rest.pop()] = (max(high for _, high in ends.values()) + 1, math.inf)
     widths = [high - low for low, high in ends.values() if math.isfinite(high - low)]
-    if rest or len(ends) < 2 or not any(low < high for low, high in ends.values()):
+    has_units = all(read_number(text) is None for text in ends)
+    if rest or len(ends) < 2 or not (has_units or any(a < b for a, b in ends.values())):
         return None
     levels = sorted(ends, key=lambda text: (ends[text], natural_key(text)))
     for a, b in pairwise(levels):
@@ -400,3 +407,56 @@ def _drop_common(words: Mapping[str, str]) -> dict[str, str]:
         text: " ".join(word for word in parts if word not in common) or plain
         for text, parts in split.items()
     }
+
+
+LEAST_NEAR = 3
+"""Least number of steps of a known scale among levels that are nearly ordered."""
+_NEGATION = re.compile(r"(?<!\w)(?:not|no|none|never|nothing)(?!\w)")
+
+
+def suggest_order(texts: Sequence[str]) -> tuple[str, ...]:
+    """Suggest an order of levels that a known scale orders but for one, or for two of one step; else empty.
+
+    A person must say whether it is right: "Never, and not open to it" and "Never, but open to it" are one step.
+    """
+    if not LEAST_NEAR < len(texts) <= _MOST_LEVELS:
+        return ()
+    words = {text: normalise_word(text) for text in texts}
+    best: dict[str, int] = {}
+    for scale, pattern in zip(_NORMAL_SCALES, _LONGEST_FIRST, strict=True):
+        found = {text: scale[m[0]] for text, word in words.items() if (m := pattern.match(word))}
+        if len(set(found.values())) > len(set(best.values())):
+            best = found
+    n_steps = len(set(best.values()))
+    if n_steps < LEAST_NEAR or n_steps < len(texts) - 1:
+        return ()
+    negated = {text for text, word in words.items() if _NEGATION.search(word.split(",")[-1])}
+    last = max(best.values()) + 1
+    steps = {text: best.get(text, -1 if text in negated else last) for text in texts}
+    return tuple(sorted(texts, key=lambda text: (steps[text], text not in negated, text)))
+
+
+def join_levels(levels: Sequence[str]) -> str:
+    """Write levels for a shell as `split_levels` reads them.
+
+    Examples
+    --------
+    >>> print(join_levels(["Never, so far", "Often"]))
+    '"Never, so far",Often'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(levels)
+    return shlex.quote(text.getvalue())
+
+
+def split_levels(texts: Sequence[str]) -> tuple[str, ...]:
+    """Read levels: several texts are a level each, a single one is a line of CSV.
+
+    Examples
+    --------
+    >>> split_levels(['"Never, so far",Often']), split_levels(["a,b", "c"])
+    (('Never, so far', 'Often'), ('a,b', 'c'))
+    """
+    if len(texts) != 1:
+        return tuple(texts)
+    return tuple(next(csv.reader(texts, skipinitialspace=True), ()))

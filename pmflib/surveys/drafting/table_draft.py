@@ -232,6 +232,7 @@ def note_strays(proposals: Mapping[str, Proposal]) -> list[str]:
 
 def list_names(names: Sequence[str]) -> str:
     """List the first names of variables and the number of others; of several, long ones without their middle."""
+    names = [name if name.strip() else repr(name) for name in names]
     if len(names) > 1:
         names = [n if len(n) <= NAME_LENGTH else f"{n[:23]}...{n[-22:]}" for n in names]
     return list_some(names, NAMES_SHOWN)

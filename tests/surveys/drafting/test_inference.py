@@ -230,6 +230,27 @@ def test_propose_variable__free_text_is_left_out_unless_it_is_wanted():
     assert propose(values, wishes=Wishes(other=2))[0].levels == ("text 0", "text 1", "other")
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("Other (please specify)", ["bus", "tram", "on foot", "horse", "bus", "bike", "taxi"]),
+        ("q7_comments", ["fine", "too long", "good survey", "ok", "thanks"]),
+        ("q9", [f"I went to {place} by train" for place in "abcdefghijklmnop"]),
+    ],
+)
+def test_propose_variable__what_people_wrote_themselves_is_no_identifier(name, texts):
+    counted = ValueCounts()
+    counted.add(pa.array([*texts, *[None] * 200]))
+    proposal = propose_variable(name, counted)
+    assert proposal.role == "left out"
+    assert proposal.note.startswith("left out: free text")
+    assert propose_variable(name, counted, wishes=Wishes(is_kept=True)).variable is not None
+    # the same answers by many are levels
+    often = ValueCounts()
+    often.add(pa.array(texts * 20))
+    assert propose_variable(name, often).variable is not None
+
+
 def test_propose_variable__rest_is_no_level_of_the_data():
     values = ["other"] * 60 + [f"c{n}" for n in range(60) for _ in range(1000 // (n + 1) ** 2 + 1)]
     variable, _ = propose(values, max_levels=20)

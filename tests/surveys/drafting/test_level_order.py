@@ -2,6 +2,7 @@ import pytest
 
 from pmflib.base import natural_key
 from pmflib.surveys.drafting import find_level_order
+from pmflib.surveys.drafting.level_order import suggest_order
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,47 @@ def test_find_level_order__refusals_hide_no_intervals(word):
     assert found.levels == (*levels, word)
     assert found.values is None
     assert found.aside == (word,)
+
+
+@pytest.mark.parametrize(
+    ("levels", "values"),
+    [
+        (["Under 5 ft.", "5'0\"", "5'11\"", "6'6\" and above"], (59.5, 60, 71, 78.5)),
+        (["5 ft", "5 ft. 4 in.", "6 feet"], (60, 64, 72)),
+        (["5 kg", "7.5 kg", "12 kg"], (5, 7.5, 12)),
+        (["Once", "Twice", "Three times", "More than five times"], (1, 2, 3, 4)),
+    ],
+)
+def test_find_level_order__numbers_with_units_and_times(levels, values):
+    found = find_level_order(levels[::-1])
+    assert found.levels == tuple(levels)
+    assert found.values == values
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ["Never, and not open to it", "Never, but open to it", "Rarely", "Sometimes", "Often"],
+        ["I would not get up", "Once", "Twice", "Three times", "Four times"],
+        ["Very bad", "Bad", "Good", "Very good", "It depends on the day"],
+    ],
+)
+def test_suggest_order__of_levels_that_are_nearly_a_scale(levels):
+    assert suggest_order(sorted(levels)) == tuple(levels)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ["red", "green", "blue", "yellow"],
+        ["Often", "Never"],
+        ["Never married", "Married", "Divorced", "Widowed"],
+        ["Employed full-time", "Employed part-time", "Not employed", "Retired"],
+        [],
+    ],
+)
+def test_suggest_order__of_names(levels):
+    assert suggest_order(levels) == ()
 
 
 def test_find_level_order__numbers_inside_names():
