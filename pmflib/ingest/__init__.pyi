@@ -45,6 +45,7 @@ from pmflib.ingest.dataset.identifiers import make_keys as make_keys
 from pmflib.ingest.dataset.identifiers import may_respell as may_respell
 from pmflib.ingest.dataset.identifiers import read_identifiers as read_identifiers
 from pmflib.ingest.dataset.identifiers import read_sample_hashes as read_sample_hashes
+from pmflib.ingest.dataset.identifiers import spell_like as spell_like
 from pmflib.ingest.dataset.identifiers import spell_plainly as spell_plainly
 from pmflib.ingest.dataset.layering import join_keys as join_keys
 from pmflib.ingest.dataset.long import ValueEncoder as ValueEncoder

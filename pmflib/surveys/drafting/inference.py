@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -42,6 +43,7 @@ from pmflib.surveys.drafting.level_order import (
 )
 from pmflib.surveys.drafting.missing_codes import HIGH_CODES, CodeProposal
 
+_CAPITALS = re.compile("[A-Z]{2,3}")
 ONE_LEVEL = (
     "only one value was seen: add the levels that others may give, take the variable out, or, where empty means no, "
     "name that level (pmf infer --absent no)"
@@ -487,7 +489,16 @@ class _Draft:
             note += f", but nearly one of a known scale; if it is one: {how}"
         elif len(variable.levels) > 2:
             note += "; put the levels in order and give values if they have one"
+        if self._may_be_code():
+            note += (
+                f"; 'NA' is taken for missing, and may be one of them; {self.remedies.keep_codes}"
+            )
         return note
+
+    def _may_be_code(self) -> bool:
+        """Whether "NA" may be a level, as of continents: beside other codes of a few capitals."""
+        is_there = "NA" in self.missing and self.value_counts.counts.get("NA", 0) > 0
+        return is_there and all(map(_CAPITALS.fullmatch, self.seen))
 
     def _note_several(self) -> str:
         """Describe cells with several answers, and say how to split them; "" if cells have one."""

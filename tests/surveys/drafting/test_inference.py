@@ -40,6 +40,21 @@ def test_propose_variable__number_among_texts_may_be_a_missing_code():
     assert "'-9'" in note
 
 
+@pytest.mark.parametrize(
+    ("values", "is_asked"),
+    [
+        (["EU", "NA", "AS", "SA"], True),
+        (["EU", None, "AS", "SA"], False),
+        (["Europe", "NA", "Asia"], False),
+        (["1", "NA", "2"], False),
+    ],
+)
+def test_propose_variable__na_among_codes_is_asked_about(values, is_asked):
+    variable, note = propose(values * 20)
+    assert ("'NA' is taken for missing" in note) == is_asked
+    assert "NA" not in variable.levels
+
+
 def test_propose_variable__own_missing_texts():
     variable, _ = propose(["a", "?", ""], missing=("?",))
     assert variable.levels == ("", "a")
