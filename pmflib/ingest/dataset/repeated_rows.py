@@ -15,8 +15,8 @@ from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import Source
 
-MOST_ROWS = 1 << 22
-"""Largest number of rows that are compared."""
+MOST_ROWS, MOST_CELLS = 1 << 22, 1 << 27
+"""Largest numbers of rows and of their values that are compared."""
 CHANCE = 1e-6
 """Expected number of stretches that recur by chance."""
 LEAST_STRETCH, LONGEST_STRETCH = 3, 64
@@ -103,6 +103,11 @@ def _list_starts(codes: IntArray, edges: IntArray, length: int) -> IntArray:
     return found[n_distinct >= length * DISTINCT]
 
 
+def limit_rows(n_columns: int) -> int:
+    """Largest number of rows with some columns that are compared."""
+    return min(MOST_ROWS, MOST_CELLS // max(n_columns, 1))
+
+
 def hash_codes(codes: IntArray) -> HashArray:
     """Hash the rows of a table of codes, shape (n_rows, n_variables)."""
     hashes = np.zeros(len(codes), np.uint64)
@@ -114,7 +119,7 @@ def hash_codes(codes: IntArray) -> HashArray:
 def hash_rows(
     sources: Sequence[Source], config: SourceOptions, columns: Sequence[str]
 ) -> list[HashArray]:
-    """Hash the first `MOST_ROWS` rows of some wide files, by the values of some columns.
+    """Hash the first rows of some wide files, at most those of `limit_rows`, by the values of some columns.
 
     Raises
     ------
@@ -122,7 +127,7 @@ def hash_rows(
         If a file cannot be read, or lacks a column.
     """
     files: list[HashArray] = []
-    left = MOST_ROWS
+    left = limit_rows(len(columns))
     for source in sources:
         parts = [np.empty(0, np.uint64)]
         for raw in read_rows(source, config, list(columns)):

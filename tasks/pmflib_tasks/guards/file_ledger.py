@@ -21,10 +21,10 @@ from pmflib.ingest.dataset.identifiers import (
 )
 from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
 from pmflib.ingest.dataset.repeated_rows import (
-    MOST_ROWS,
     describe_repeated,
     find_repeated,
     hash_codes,
+    limit_rows,
 )
 from pmflib.ingest.dataset.spills import Spill, is_among
 from pmflib.schema import Schema
@@ -212,8 +212,8 @@ def measure_repeated(
 ) -> Iterator[Measurement]:
     """Measure the share of new rows without identifiers that come again: guard ``repeated_rows``.
 
-    Of earlier files the latest are read, up to `MOST_ROWS` rows in all. What earlier files repeat of each other was
-    accepted, and is subtracted.
+    New files are read first, then the latest of the others, up to `limit_rows` in all. What earlier files repeat of
+    each other was accepted, and is subtracted.
 
     Parameters
     ----------
@@ -230,16 +230,17 @@ def measure_repeated(
     new = {change.file.name: change.file.rows.rows_encoded for change in changes.new}
     if not sum(new.values()) or any(step.step.kind == "spill" for step in steps):
         return
-    left, names = MOST_ROWS, [file.name for file in files if file.name in new]
-    for file in (each for each in reversed(files) if each.name not in new):
-        left -= file.rows.rows_encoded
-        if left < 0:
-            break
-        names.insert(0, file.name)
-    rows = [
-        hash_codes(_read_codes(store, [step for step in steps if step.name == name], schema))
-        for name in names
-    ]
+    left, hashed = limit_rows(schema.n_variables), dict[str, HashArray]()
+    # new files first, then the latest of the others
+    for name in (*new, *(file.name for file in reversed(files) if file.name not in new)):
+        parts = [np.empty(0, np.uint64)]
+        for step in (each for each in steps if each.name == name and left > 0):
+            parts.append(_hash_rows(store, step, schema))
+            left -= parts[-1].size
+        hashed[name] = np.concatenate(parts)
+    names = [file.name for file in files if hashed[file.name].size]
+    names.sort(key=lambda name: name in new)
+    rows = [hashed[name] for name in names]
     repeated = find_repeated(rows)
     if repeated is None:
         reason = "rows have so few levels that equal ones are no evidence"
@@ -249,11 +250,26 @@ def measure_repeated(
     added = {
         name: each[-n:] for name, each in zip(names, repeated, strict=True) if (n := new.get(name))
     }
+    if not added:
+        return
     before = [each for name, each in zip(names, repeated, strict=True) if name not in new]
     usual = float(np.mean(np.concatenate(before))) if before else 0.0
     share = float(np.mean(np.concatenate([*added.values()])))
     said = describe_repeated([*added], [*added.values()]) or "no new rows come again"
     yield Measurement("repeated_rows", "new rows", max(share - usual, 0.0), said)
+
+
+def _hash_rows(store: Store, step: FileStep, schema: Schema) -> HashArray:
+    """Hash the rows of a partition without identifiers, in the order of the file."""
+    path = store.locate(step.step) / SAMPLES
+    blocks = list(list_blocks(path))
+    if not blocks:
+        return np.empty(0, np.uint64)
+    rows = np.concatenate([block.rows for block in blocks])
+    parts = [hash_codes(read_block(block).to_codes(schema.offsets)) for block in blocks]
+    numbers = read_arrays(path, ["row"])[0]["row"]
+    hashes: HashArray = np.concatenate(parts)[np.argsort(numbers[rows])]
+    return hashes
 
 
 def measure_empty(
