@@ -45,7 +45,7 @@ def change_schema(schema: Schema, name: str, table: object, **changes: Any) -> S
             counted.add(columns[each])
         return found
 
-    given = {
+    given: dict[str, Any] = {
         key: tuple(each) if key in ("levels", "missing") and each is not None else each
         for key, each in changes.items()
     }

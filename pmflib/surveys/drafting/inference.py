@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -485,8 +486,14 @@ class _Draft:
         if odd := sorted(text for text in self.seen if read_number(text) is not None):
             note += f"; some levels read as numbers ({odd[0]!r}): a missing code among them?"
         elif near := suggest_order(variable.levels):
-            how = self.remedies.put_in_order.format(levels=near, line=join_levels(near))
-            note += f", but nearly one of a known scale; if it is one: {how}"
+            note = f"nominal: {near.reason}; "
+            if near.aside:
+                how = self.remedies.name_missing.format(text=shlex.quote(near.aside[0]))
+                note += f"if {near.aside[0]!r} is no answer: {how}; "
+            how = self.remedies.put_in_order.format(
+                levels=near.levels, line=join_levels(near.levels)
+            )
+            note += f"if all are steps: {how}"
         elif len(variable.levels) > 2:
             note += "; put the levels in order and give values if they have one"
         if self._may_be_code():

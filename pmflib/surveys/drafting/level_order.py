@@ -414,13 +414,14 @@ LEAST_NEAR = 3
 _NEGATION = re.compile(r"(?<!\w)(?:not|no|none|never|nothing)(?!\w)")
 
 
-def suggest_order(texts: Sequence[str]) -> tuple[str, ...]:
-    """Suggest an order of levels that a known scale orders but for one, or for two of one step; else empty.
+def suggest_order(texts: Sequence[str]) -> LevelOrder | None:
+    """Suggest an order of levels that a known scale orders but for one, or for two of one step; None for others.
 
-    A person must say whether it is right: "Never, and not open to it" and "Never, but open to it" are one step.
+    A person must say whether it is right: "Never, and not open to it" and "Never, but open to it" are one step. A level
+    that is no step is in ``aside``.
     """
     if not LEAST_NEAR < len(texts) <= _MOST_LEVELS:
-        return ()
+        return None
     words = {text: normalise_word(text) for text in texts}
     best: dict[str, int] = {}
     for scale, pattern in zip(_NORMAL_SCALES, _LONGEST_FIRST, strict=True):
@@ -429,11 +430,13 @@ def suggest_order(texts: Sequence[str]) -> tuple[str, ...]:
             best = found
     n_steps = len(set(best.values()))
     if n_steps < LEAST_NEAR or n_steps < len(texts) - 1:
-        return ()
+        return None
     negated = {text for text, word in words.items() if _NEGATION.search(word.split(",")[-1])}
     last = max(best.values()) + 1
     steps = {text: best.get(text, -1 if text in negated else last) for text in texts}
-    return tuple(sorted(texts, key=lambda text: (steps[text], text not in negated, text)))
+    levels = tuple(sorted(texts, key=lambda text: (steps[text], text not in negated, text)))
+    odd = tuple(text for text in levels if text not in best)
+    return LevelOrder(levels, None, f"{UNORDERED}, but nearly one of a known scale", odd)
 
 
 def join_levels(levels: Sequence[str]) -> str:
