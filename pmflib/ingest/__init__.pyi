@@ -63,6 +63,7 @@ from pmflib.ingest.dataset.repeated_rows import check_repeated as check_repeated
 from pmflib.ingest.dataset.repeated_rows import describe_repeated as describe_repeated
 from pmflib.ingest.dataset.repeated_rows import find_repeated as find_repeated
 from pmflib.ingest.dataset.repeated_rows import hash_codes as hash_codes
+from pmflib.ingest.dataset.repeated_rows import limit_rows as limit_rows
 from pmflib.ingest.dataset.row_screening import PROBLEMS as PROBLEMS
 from pmflib.ingest.dataset.row_screening import RowDecisions as RowDecisions
 from pmflib.ingest.dataset.row_screening import Screen as Screen

@@ -12,7 +12,7 @@ from pmflib.schema import Schema
 from pmflib.schema.tables import as_arrow
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.surveys.drafting.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.surveys.drafting.inference import CHANGE
+from pmflib.surveys.drafting.remedies import CHANGE
 from pmflib.surveys.drafting.schema_edits import ColumnEdit, edit_column
 
 _FLAG = re.compile(r"--(role|missing|levels|other|bins|drop)\b(?: (?=['\d]))?")

@@ -15,14 +15,13 @@ from pmflib.schema.tables import CATEGORIES
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import DEFAULT_MISSING, read_number
 from pmflib.surveys.drafting.inference import (
-    COMMANDS,
-    PYTHON,
     Proposal,
     Wishes,
     give_absent,
     propose_variable,
 )
 from pmflib.surveys.drafting.missing_codes import CodeProposal, propose_codes
+from pmflib.surveys.drafting.remedies import COMMANDS, PYTHON
 from pmflib.surveys.drafting.several_answers import split_columns
 
 
