@@ -125,9 +125,13 @@ def _pad_rows(
 def _number_columns(split: SplitRows, config: SourceOptions, notes: list[str]) -> SourceOptions:
     """Number repeated names of columns, and note them."""
     names = join_header(split.rows[: config.header_rows])
-    numbered = [new for old, new in zip(names, number_names(names), strict=True) if new != old]
-    if not numbered:
+    changed = [
+        (old, new) for old, new in zip(names, number_names(names), strict=True) if new != old
+    ]
+    # equal numbers are rather data than names, and are asked about when the columns are found
+    if not changed or any(read_number(old) is not None for old, _ in changed):
         return config
+    numbered = [new for _, new in changed]
     notes.append(
         f"the header repeats names of columns, which are numbered: {list_some([repr(name) for name in numbered], 4)}; "
         "rename them in the files if they are other columns (source.repeated_columns)"
