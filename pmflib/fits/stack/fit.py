@@ -158,7 +158,11 @@ class StackFit:
                 np.zeros(0),
             )
         note = f"continued from a stack of {len(found)} models, with at most {MOST_RESUMED} passes"
-        return self._report(stack, parameters, samples, (note,))
+        result = self._report(stack, parameters, samples, (note,))
+        continued, n_samples = result.model, float(samples.n_samples)
+        for inherit in find_offers("continuations").values():
+            continued = inherit(continued, model, n_samples) or continued
+        return replace(result, model=continued)
 
     def refit(self, model: JointPMF, samples: DenseBlock | StoredSamples) -> JointPMF:
         """Fit the models of a stack to other samples, from new starts, with the same passes and weights."""

@@ -245,6 +245,9 @@ def test_fit_em__a_stack_continues_with_its_models_and_new_weights(stack, tmp_pa
     np.testing.assert_array_equal(again.model.prior, found.model.prior)
     kept = pmf.fit_em(new, live)
     assert [each.weight for each in kept.ladder] == [each.weight for each in stack.ladder]
+    assert not kept.model.ask("P(v0)", new).is_assumed
+    worth, start = (each.origin["equivalent_samples"] for each in (kept.model, live))
+    assert worth == {**start, "n_fitted": 2000}
 
 
 def test_fit_em__a_stack_with_naive_bayes_does_not_continue():
