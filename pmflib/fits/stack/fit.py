@@ -32,6 +32,7 @@ from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.kinds import FitKind
 from pmflib.fits.stack.ladder import (
     PSEUDO_COUNT,
+    BayesRung,
     EffortLimits,
     LadderSizes,
     Rung,
@@ -276,11 +277,11 @@ class StackFit:
         rungs = self._list_rungs(training.n_rows, training.n_observed)
         steps = sorted({each.step for each in rungs})
         if not splits:
-            alone = FittedRung(rungs[0], (1,), (), np.zeros((0, 1)))
-            n_rows = samples.n_rows
-            note = (
-                f"variables are taken as independent: {n_rows} samples are too few to hold any out"
-            )
+            # with a target, naive Bayes comes before fits to it
+            simple = [each for each in rungs if isinstance(each, BayesRung)] or rungs
+            alone = FittedRung(simple[0], (1,), (), np.zeros((0, 1)))
+            given = "" if self.target is None else " given the target"
+            note = f"variables are taken as independent{given}: {samples.n_rows} samples are too few to hold any out"
             stack = Stack((alone,), np.ones(1), np.zeros(0))
             return Climbed((alone,), stack, None, PairedDifference(0.0, 0.0), (note,))
         best: Stack | None = None
