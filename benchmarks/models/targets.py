@@ -393,9 +393,9 @@ def predict_all(
     regression = fit_logistic_regression(
         DenseBlock(train), DenseBlock(codes[validation]), schema.cardinalities, 0, bayes.prior
     )
-    pool = pmf.fit_em(
-        Codes(train), schema=schema, validation=Codes(codes[validation]), target=0
-    ).pool
+    given = {"schema": schema, "validation": Codes(codes[validation])}
+    pool = pmf.fit_em(Codes(train), target=0, **given).pool
+    assert pool is not None
     tested = codes[test]
     return tested[:, 0].astype(np.int64), {
         "pmf": model.predict_proba(tested, 0),

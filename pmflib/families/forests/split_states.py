@@ -120,7 +120,8 @@ class SplitStates:
         float64 of shape (n_rows, n_variables), 0 for missing cells; and bool of shape (n_rows,), False for rows with
         cells too improbable to divide by, whose values are not valid.
         """
-        found, is_safe = np.zeros(codes.shape), np.ones(len(codes), bool)
+        found = np.zeros(codes.shape)
+        is_safe: BoolArray = np.ones(len(codes), np.bool_)
         if self.tied.size:
             own = np.ascontiguousarray(posteriors[:, self.tied])
             found, is_safe = self._passes.invert_cells(np.ascontiguousarray(codes), own)

@@ -190,7 +190,7 @@ class TreePasses:
         inverses, safe = np.zeros(codes.shape), np.ones(len(codes), np.uint8)
         model = self.parameters.forest.arrays, self._offsets, self._tables
         add_inverses(codes, posteriors, *model, (vectors, sent, evidence), inverses, safe)
-        return inverses, safe > 0
+        return inverses, np.asarray(safe > 0)
 
     def add_up(self, block: Block) -> TreeStatistics:
         """Run the E-step on one block of valid samples."""
