@@ -393,8 +393,8 @@ def predict_all(
     regression = fit_logistic_regression(
         DenseBlock(train), DenseBlock(codes[validation]), schema.cardinalities, 0, bayes.prior
     )
-    given = {"schema": schema, "validation": Codes(codes[validation])}
-    pool = pmf.fit_em(Codes(train), target=0, **given).pool
+    checked = Codes(codes[validation])
+    pool = pmf.fit_em(Codes(train), target=0, schema=schema, validation=checked).pool
     assert pool is not None
     tested = codes[test]
     return tested[:, 0].astype(np.int64), {

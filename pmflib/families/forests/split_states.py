@@ -120,25 +120,25 @@ class SplitStates:
         float64 of shape (n_rows, n_variables), 0 for missing cells; and bool of shape (n_rows,), False for rows with
         cells too improbable to divide by, whose values are not valid.
         """
-        found = np.zeros(codes.shape)
-        is_safe: BoolArray = np.ones(len(codes), np.bool_)
+        found, is_unsafe = np.zeros(codes.shape), np.zeros(len(codes), np.bool_)
         if self.tied.size:
             own = np.ascontiguousarray(posteriors[:, self.tied])
-            found, is_safe = self._passes.invert_cells(np.ascontiguousarray(codes), own)
+            found, safe = self._passes.invert_cells(np.ascontiguousarray(codes), own)
+            is_unsafe |= safe == 0
         if self.plain.size:
             rows, variables = np.nonzero(codes >= 0)
             levels = self._offsets[variables] + codes[rows, variables]
             factors, is_risky = self._inverses
             found[rows, variables] += (posteriors[:, self.plain] @ factors.T)[rows, levels]
-            is_safe[rows[is_risky[levels]]] = False
-        return found, is_safe
+            is_unsafe[rows[is_risky[levels]]] = True
+        return found, ~is_unsafe
 
     @cached_property
     def _inverses(self) -> tuple[FloatArray, BoolArray]:
         """Inverses of the factors, (n_levels, n_plain), and whether one of a level is too small to divide by."""
         from pmflib.families.forests.kernels.messages import SAFE
 
-        return 1 / np.maximum(self.factors, SAFE), (self.factors < SAFE).any(axis=1)
+        return 1 / np.maximum(self.factors, SAFE), self.factors.min(axis=1) < SAFE
 
     def condition(self, conditions: Conditions) -> tuple[TreeParameters, float]:
         """Condition on levels of some variables, as `condition_forests` does."""

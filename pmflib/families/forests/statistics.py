@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pmflib.base.arrays import (
     FLOOR,
     Arrays,
-    BoolArray,
     FloatArray,
     IntArray,
     normalise_blocks,
@@ -168,7 +168,9 @@ class TreePasses:
         )
         return chances
 
-    def invert_cells(self, codes: IntArray, posteriors: FloatArray) -> tuple[FloatArray, BoolArray]:
+    def invert_cells(
+        self, codes: IntArray, posteriors: FloatArray
+    ) -> tuple[FloatArray, npt.NDArray[np.uint8]]:
         """Return the inverse of the probability of each observed cell given the others of its row.
 
         Parameters
@@ -180,7 +182,7 @@ class TreePasses:
 
         Returns
         -------
-        float64 of shape (n_rows, n_variables), 0 for missing cells; and bool of shape (n_rows,), False for rows with
+        float64 of shape (n_rows, n_variables), 0 for missing cells; and uint8 of shape (n_rows,), 0 for rows with
         cells too improbable to divide by, whose values are not valid.
         """
         from pmflib.families.forests.kernels.messages import add_inverses
@@ -190,7 +192,7 @@ class TreePasses:
         inverses, safe = np.zeros(codes.shape), np.ones(len(codes), np.uint8)
         model = self.parameters.forest.arrays, self._offsets, self._tables
         add_inverses(codes, posteriors, *model, (vectors, sent, evidence), inverses, safe)
-        return inverses, np.asarray(safe > 0)
+        return inverses, safe
 
     def add_up(self, block: Block) -> TreeStatistics:
         """Run the E-step on one block of valid samples."""
