@@ -85,3 +85,30 @@ def _split_column(
         why = f"{answer!r} in {times[answer]:,} of {n_given:,} cells of {column!r} with answers"
         proposals[variable.name] = Proposal(variable, "nominal", "", why, share)
     return proposals
+
+
+def find_indicated(
+    column_counts: Mapping[str, ValueCounts], missing: Sequence[str]
+) -> dict[str, list[str]]:
+    """Find columns of answers between blanks, "seed tools", whose answers have an indicator each: "needs/seed".
+
+    KoboToolbox and ODK export several choices so.
+
+    Returns
+    -------
+    The indicators of each such column.
+    """
+    children: dict[str, dict[str, str]] = {}
+    for name in column_counts:
+        for sign in "/.:_":
+            column, found, answer = name.rpartition(sign)
+            if found and column in column_counts:
+                children.setdefault(column, {})[answer] = name
+    absent = {"", *(text.strip() for text in missing)}
+    indicated = {}
+    for column, indicators in children.items():
+        cells = [text.split() for text in column_counts[column].counts if text not in absent]
+        answers = {answer for cell in cells for answer in cell}
+        if answers and answers <= indicators.keys() and any(len(cell) > 1 for cell in cells):
+            indicated[column] = [*indicators.values()]
+    return indicated

@@ -22,7 +22,7 @@ from pmflib.surveys.drafting.inference import (
 )
 from pmflib.surveys.drafting.missing_codes import CodeProposal, propose_codes
 from pmflib.surveys.drafting.remedies import COMMANDS, PYTHON
-from pmflib.surveys.drafting.several_answers import split_columns
+from pmflib.surveys.drafting.several_answers import find_indicated, split_columns
 
 
 def propose_variables(
@@ -167,6 +167,13 @@ def propose_columns(
                 share_missing=proposals[name].share_missing,
                 strays=proposals[name].strays,
                 codes=proposals[name].codes,
+            )
+    for name, indicators in find_indicated(column_counts, DEFAULT_MISSING).items():
+        if name != target:
+            why = f"several answers in a cell, and {list_names(indicators)} have one each"
+            note = f"left out: {why}"
+            proposals[name] = replace(
+                proposals[name], variable=None, role="left out", note=note, why=why
             )
     return proposals
 

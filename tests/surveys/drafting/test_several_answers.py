@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import pmflib as pmf
@@ -11,6 +12,7 @@ from pmflib.base import SchemaError
 from pmflib.ingest import SourceOptions, find_sources
 from pmflib.surveys.drafting import draft_schema, list_names
 from pmflib.surveys.drafting.schema_edits import ColumnEdit, edit_column
+from pmflib.surveys.drafting.table_draft import propose_variables
 
 CELLS = ["a;c", "b", " c ; a ", None, ";", "NA"] * 20
 TABLE = {"sex": ["f", "m"] * 60, "likes": CELLS}
@@ -98,3 +100,17 @@ def test_list_names__questions_are_shortened_in_notes_on_several():
     asked = "Please state whether you view the following characters favorably or not: Han Solo"
     assert list_names([asked]) == asked
     assert list_names([asked, "age"]) == "Please state whether yo...rably or not: Han Solo, age"
+
+
+def test_propose_variables__cells_beside_their_indicators_are_left_out():
+    cells = ["seed tools", "water", None, "seed"] * 20
+    table = {"needs": cells, "mood": ["good day", "bad day", "day", "bad"] * 20}
+    for answer in ("seed", "tools", "water", "cash"):
+        table[f"needs/{answer}"] = [None if c is None else int(answer in c.split()) for c in cells]
+    proposals = propose_variables(pa.table(table))
+    assert proposals["needs"].variable is None
+    assert "needs/seed, needs/tools" in proposals["needs"].note
+    assert [name for name, each in proposals.items() if each.variable is None] == ["needs"]
+    # an answer without an indicator would be lost
+    del table["needs/tools"]
+    assert propose_variables(pa.table(table))["needs"].variable is not None
