@@ -104,7 +104,10 @@ def test_list_names__questions_are_shortened_in_notes_on_several():
 
 def test_propose_variables__cells_beside_their_indicators_are_left_out():
     cells = ["seed tools", "water", None, "seed"] * 20
-    table = {"needs": cells, "mood": ["good day", "bad day", "day", "bad"] * 20}
+    table: dict[str, list[object]] = {
+        "needs": [*cells],
+        "mood": ["good day", "bad day", "day", "bad"] * 20,
+    }
     for answer in ("seed", "tools", "water", "cash"):
         table[f"needs/{answer}"] = [None if c is None else int(answer in c.split()) for c in cells]
     proposals = propose_variables(pa.table(table))
