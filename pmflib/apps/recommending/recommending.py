@@ -273,17 +273,17 @@ def recommend(
 
 def _encode(schema: Schema, samples: object) -> SparseBlock:
     """Encode codes or a table, whose columns may be absent but for one."""
-    if not isinstance(samples, np.ndarray):
-        samples = as_arrow(samples, {*schema.columns, *schema.names})
-        given = {*samples.column_names}
-        lacking = [each.name for each in schema if not given & {each.name, each.column}]
-        if len(lacking) == schema.n_variables:
-            raise SchemaError(
-                f"samples have no column of a variable; there are {abridge_names(samples.column_names)}, and the "
-                f"variables are {abridge_names(schema.names)}"
-            )
-        return DenseBlock(schema.encode(samples, optional=lacking)).to_sparse(schema.offsets)
-    return DenseBlock(schema.encode(samples)).to_sparse(schema.offsets)
+    if isinstance(samples, np.ndarray):
+        return DenseBlock(schema.encode(samples)).to_sparse(schema.offsets)
+    table = as_arrow(samples, {*schema.columns, *schema.names})
+    given = {*table.column_names}
+    lacking = [each.name for each in schema if not given & {each.name, each.column}]
+    if len(lacking) == schema.n_variables:
+        raise SchemaError(
+            f"samples have no column of a variable; there are {abridge_names(table.column_names)}, and the variables "
+            f"are {abridge_names(schema.names)}"
+        )
+    return DenseBlock(schema.encode(table, optional=lacking)).to_sparse(schema.offsets)
 
 
 def _choose_items(schema: Schema, requested: Recommendations, n_ratings: IntArray) -> IntArray:

@@ -44,7 +44,7 @@ def weigh_levels(
 
     Returns
     -------
-    Worth of each level, float32 of shape (n_levels,), and what it means in words.
+    Worth of each level, float64 of shape (n_levels,), and what it means in words.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def weigh_levels(
     QuestionError
         If the value is no such question, or a candidate lacks the levels.
     """
-    found = np.zeros(schema.n_levels, np.float32)
+    found: FloatArray = np.zeros(schema.n_levels)
     if value != AUTO:
         wanted, candidates = _parse(value), {*items.tolist()}
         for position, variable in enumerate(schema):

@@ -116,16 +116,18 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     readable = replace(drafted, source=read).save(schema_path)
     # only latent classes predict a target
     is_rating_log = source.layout == "long" and options.target is None
-    suited = [choose(schema) for choose in list_offers("draft_method")] if is_rating_log else []
-    method = next(filter(None, suited), "auto")
-    # latent classes of a target's levels predict it better than forests; comparisons with traits use no forests
-    is_open = method == "auto" and options.target is None
+    suited = [choose(schema) for choose in list_offers("draft_model")] if is_rating_log else []
+    # a rank that is asked for is that of latent classes
+    fit = {} if rank is not None else next(filter(None, suited), {})
+    # latent classes of a target's levels predict it better than forests
+    is_open = not fit and options.target is None
     if rank is None and not is_open:
-        rank = "auto"
+        rank = fit.get("rank", "auto")
     text = draft_config(
         related,
         rank=rank,
-        method=method,
+        method=fit.get("method", "auto"),
+        method_options=fit.get("method_options"),
         dependence="auto" if is_open and rank is not None else "none",
         target=options.target,
         likely_weight=drafted.likely_weight if options.weight is None else None,
