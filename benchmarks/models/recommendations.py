@@ -148,13 +148,13 @@ def spread(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
         yield ", ".join(f"{name}={value}" for name, value in options.items()), options
 
 
-def list_recommend(known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best]]]:
+def list_recommend(value: str, known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best]]]:
     """What users see, of a table with a row per rating."""
 
     def run() -> Best:
         users, items = np.nonzero(known)
         log = {"user": users, "item": items, "rating": known[users, items]}
-        found = pmf.apps.recommend(log, top=TOP)
+        found = pmf.apps.recommend(log, top=TOP, value=value)
         best = np.full((len(known), TOP), -1)
         rows, ranks = found["sample"].to_numpy(), found["rank"].to_numpy()
         best[rows, ranks - 1] = [int(name) for name in found["item"].to_pylist()]
@@ -251,7 +251,9 @@ METHODS: dict[str, Method] = {
     "item mean": bind(list_average, "item mean"),
     "model": list_models,
     "EASE": list_ease,
-    "recommend": list_recommend,
+    "recommend": bind(list_recommend, "auto"),
+    "recommend, high": bind(list_recommend, "P(item>=4)"),
+    "recommend, rated": bind(list_recommend, "P(item>=0)"),
     "implicit, neighbours": bind(list_implicit, "neighbours", NEIGHBOURS),
     "implicit, ALS": bind(list_implicit, "ALS", ALS),
 }

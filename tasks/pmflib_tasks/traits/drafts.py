@@ -11,9 +11,9 @@ RATINGS = {
     "method": "traits",
     "method_options": {"dimensions": 4, "shrinkage": 0.8, "passes": 16},
 }
-"""How a log of ratings is fitted. A choice of all this by held-out answers takes twenty times as long as the fit, and
-predicts hidden ratings of MovieLens 100K no better (`benchmarks.models.trait_settings`). States serve questions, and
-predictions of a person's answers use the traits themselves: more than 100 states cost memory.
+"""How a log of ratings is fitted. A choice of all this by held-out answers fits about thirty times. Of MovieLens 100K it
+takes 4 dimensions and shrinkage .8, and 16 to 32 passes differ by less than their error. States serve questions: what
+is predicted of a person uses the traits themselves, and more states cost memory.
 """
 
 
