@@ -11,7 +11,7 @@ RATINGS = {
     "method": "traits",
     "method_options": {"dimensions": 4, "shrinkage": 0.8, "passes": 16},
 }
-"""How a log of ratings is fitted. A choice of all this by held-out answers fits about thirty times. Of MovieLens 100K it
+"""How a log of ratings is fitted. A choice of all this by held-out answers fits some twenty times. Of MovieLens 100K it
 takes 4 dimensions and shrinkage .8, and 16 to 32 passes differ by less than their error. States serve questions: what
 is predicted of a person uses the traits themselves, and more states cost memory.
 """
