@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pmflib.base.errors import ConfigError
 from pmflib.ingest.csv.sniffing import sniff_source
@@ -118,7 +119,7 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     is_rating_log = source.layout == "long" and options.target is None
     suited = [choose(schema) for choose in list_offers("draft_model")] if is_rating_log else []
     # a rank that is asked for is that of latent classes
-    fit = {} if rank is not None else next(filter(None, suited), {})
+    fit: Mapping[str, Any] = {} if rank is not None else next(filter(None, suited), {})
     # latent classes of a target's levels predict it better than forests
     is_open = not fit and options.target is None
     if rank is None and not is_open:
