@@ -77,7 +77,7 @@ def test_recommend__is_the_library_for_every_user(home):
     blocks = list_dataset_blocks(store, dataset, None)
     folds = np.repeat([each.fold for each in blocks], [each.n_rows for each in blocks])
     samples = [read_block(each).to_sparse(schema.offsets) for each in blocks]
-    learned = concatenate_blocks(samples, schema.offsets)
+    learned = concatenate_blocks(samples, schema.offsets).to_sparse(schema.offsets)
     assert sorted(map(tuple, learned.to_codes(schema.offsets))) == sorted(map(tuple, CODES[rated]))
     made = Recommender(learned, schema, Recommendations(top=3), folds % 4 == 1)
     assert answer["ridge"] == made.facts["ridge"]
