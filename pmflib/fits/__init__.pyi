@@ -80,5 +80,6 @@ from pmflib.fits.starts import digest_counts as digest_counts
 from pmflib.fits.starts import extend_model as extend_model
 from pmflib.fits.starts import make_naive_bayes_of as make_naive_bayes_of
 from pmflib.fits.starts import read_naive_bayes as read_naive_bayes
+from pmflib.fits.target_pool import TargetPool as TargetPool
 
 __all__: list[str]

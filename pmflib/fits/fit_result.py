@@ -13,6 +13,7 @@ from pmflib.base.display.summary import Summarised, Summary, SummaryTable
 from pmflib.base.errors import ConvergenceWarning, PmfError
 from pmflib.counts.pair_counts import PairCounts
 from pmflib.fits.fit_statistics import STATISTICS, Criteria, HeldOutScore
+from pmflib.fits.target_pool import TargetPool
 from pmflib.model import JointPMF
 from pmflib.model.identification import describe_undetermined
 from pmflib.model.rungs import RungFit, tabulate_ladder
@@ -105,6 +106,8 @@ class FitResult(Summarised):
         Model fitted before without the held-out fold, which chose the options; None if all choices were given.
     ladder
         Rungs of a stack with their weights; empty for other fits.
+    pool
+        Models whose predictions of the target are averaged, of a stack with a target; None otherwise.
     """
 
     model: JointPMF
@@ -124,6 +127,7 @@ class FitResult(Summarised):
     residuals: Residuals | None = None
     trial: JointPMF | None = None
     ladder: tuple[RungFit, ...] = ()
+    pool: TargetPool | None = None
 
     def __repr__(self) -> str:
         """One-line representation with method, fit and notes."""
@@ -172,6 +176,8 @@ class FitResult(Summarised):
             facts.append(("held out", self.held_out_score.describe()))
         if self.ladder and not self.model.origin.is_stack:
             tables.insert(0, tabulate_ladder(self.ladder))
+        if self.pool is not None:
+            tables.insert(0, tabulate_ladder(self.pool.rungs, "Models averaged for the target"))
         if self.residuals is not None:
             facts.append(("within states", self.residuals.describe()))
             tables.append(self.residuals.tabulate())

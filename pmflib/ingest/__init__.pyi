@@ -39,10 +39,14 @@ from pmflib.ingest.dataset.file_accounts import find_summary as find_summary
 from pmflib.ingest.dataset.file_accounts import read_files as read_files
 from pmflib.ingest.dataset.identifiers import as_binary as as_binary
 from pmflib.ingest.dataset.identifiers import count_forms as count_forms
+from pmflib.ingest.dataset.identifiers import find_respelled as find_respelled
 from pmflib.ingest.dataset.identifiers import hash_identifiers as hash_identifiers
 from pmflib.ingest.dataset.identifiers import make_keys as make_keys
+from pmflib.ingest.dataset.identifiers import may_respell as may_respell
 from pmflib.ingest.dataset.identifiers import read_identifiers as read_identifiers
 from pmflib.ingest.dataset.identifiers import read_sample_hashes as read_sample_hashes
+from pmflib.ingest.dataset.identifiers import spell_like as spell_like
+from pmflib.ingest.dataset.identifiers import spell_plainly as spell_plainly
 from pmflib.ingest.dataset.layering import join_keys as join_keys
 from pmflib.ingest.dataset.long import ValueEncoder as ValueEncoder
 from pmflib.ingest.dataset.long import encode_variables as encode_variables
@@ -54,6 +58,12 @@ from pmflib.ingest.dataset.quarantine import RejectedRow as RejectedRow
 from pmflib.ingest.dataset.quarantine import export_quarantine as export_quarantine
 from pmflib.ingest.dataset.quarantine import read_part as read_part
 from pmflib.ingest.dataset.quarantine import read_quarantine as read_quarantine
+from pmflib.ingest.dataset.repeated_rows import MOST_ROWS as MOST_ROWS
+from pmflib.ingest.dataset.repeated_rows import check_repeated as check_repeated
+from pmflib.ingest.dataset.repeated_rows import describe_repeated as describe_repeated
+from pmflib.ingest.dataset.repeated_rows import find_repeated as find_repeated
+from pmflib.ingest.dataset.repeated_rows import hash_codes as hash_codes
+from pmflib.ingest.dataset.repeated_rows import limit_rows as limit_rows
 from pmflib.ingest.dataset.row_screening import PROBLEMS as PROBLEMS
 from pmflib.ingest.dataset.row_screening import RowDecisions as RowDecisions
 from pmflib.ingest.dataset.row_screening import Screen as Screen

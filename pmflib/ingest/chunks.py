@@ -203,8 +203,8 @@ def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) 
         if times[name] > 1:
             raise SourceError(
                 f"{source.name}: column {name!r} occurs {times[name]} times in the header; "
-                "rename all but one; if a second row goes on with the names, set source.header_rows (pmf infer: "
-                "--header-rows 2); if the first row is data, name the columns in source.columns (--columns or "
-                "--no-header)"
+                "rename all but one, or set source.repeated_columns = 'number'; if a second row goes on with the "
+                "names, set source.header_rows (pmf infer: --header-rows 2); if the first row is data, name the "
+                "columns in source.columns (--columns or --no-header)"
             )
     return [indices[name] for name in columns]

@@ -17,6 +17,7 @@ from pmflib.ingest.column_values import count_head, count_values
 from pmflib.ingest.csv.sniffing import check_reading
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.quarantine import QUARANTINE
+from pmflib.ingest.dataset.repeated_rows import check_repeated
 from pmflib.ingest.dataset.wide import encode_wide, list_ignored, spill_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import Source
@@ -99,10 +100,19 @@ class VariableCheck:
 
 @dataclass
 class DataCheck:
-    """Result of `check_data`."""
+    """Result of `check_data`.
+
+    Parameters
+    ----------
+    files, variables
+        Results for each.
+    repeated
+        Rows without identifiers that come again: see `check_repeated`; empty if none do.
+    """
 
     files: list[FileCheck]
     variables: list[VariableCheck]
+    repeated: str = ""
 
     @property
     def fits(self) -> bool:
@@ -160,9 +170,11 @@ def check_data(
     value_counts = (
         count_values(usable, config, schema.columns, schema.coded_columns) if usable else {}
     )
+    is_plain = config.layout == "wide" and config.sample is None
     return DataCheck(
         files,
         [_check_variable(each, value_counts.get(each.column, ValueCounts())) for each in schema],
+        check_repeated(usable, config, schema.columns) if is_plain else "",
     )
 
 

@@ -263,6 +263,12 @@ class SourceOptions(Section):
     header_rows: Annotated[int, Field(ge=1, le=3)] = 1
     """CSV only: number of rows of the header. The first names the columns; where it repeats a name or leaves it blank,
     as in exports of surveys, a blank takes the name to its left, followed by that of the second row."""
+    repeated_columns: Literal["stop", "number"] = "stop"
+    """CSV only: refuse files whose header repeats the name of a column that is read, or number the later ones: "name",
+    "name_1"."""
+    short_rows: Literal["quarantine", "pad"] = "quarantine"
+    """CSV only: rows with too few fields are malformed, or lack empty fields at their end, as spreadsheets write them.
+    Rows that end in a delimiter are malformed in any case."""
     columns: tuple[str, ...] | None = None
     """CSV only: names of the columns of files without a header."""
     suffixes: Annotated[tuple[str, ...], Field(min_length=1)] = DATA_SUFFIXES
@@ -288,6 +294,8 @@ class SourceOptions(Section):
         # unset options of the design are left out, which keeps the identities of artefacts of earlier versions
         others |= {name for name in DESIGN_OPTIONS if getattr(self, name) is None}
         others |= {"header_rows"} if self.header_rows == 1 else set()
+        others |= {"repeated_columns"} if self.repeated_columns == "stop" else set()
+        others |= {"short_rows"} if self.short_rows == "quarantine" else set()
         return self.model_dump(mode="json", exclude=others)
 
     @property

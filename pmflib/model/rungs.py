@@ -42,7 +42,9 @@ class RungFit(JsonRecord):
     number: int = 0
 
 
-def tabulate_ladder(ladder: Sequence[RungFit]) -> SummaryTable:
+def tabulate_ladder(
+    ladder: Sequence[RungFit], title: str = "Models of the mixture"
+) -> SummaryTable:
     """Return the table of the rungs of a stack."""
     rows = [
         (
@@ -54,4 +56,4 @@ def tabulate_ladder(ladder: Sequence[RungFit]) -> SummaryTable:
         for each in ladder
     ]
     columns = ("rung", ">weight", ">held out, nats per row", ">passes")
-    return SummaryTable("Models of the mixture", columns, rows, len(rows))
+    return SummaryTable(title, columns, rows, len(rows))

@@ -23,14 +23,21 @@ _ABOVE_AFTER = re.compile(
 _UNITS = re.compile(
     r"\s*\b(?:years?(?: old)?|yrs?|y|jahre?|ans?|años|anni|jaar|days?|months?|hours?|kg|cm|usd|eur)\b\.?"
 )
+_FEET = re.compile(
+    r"(\d{1,2})\s*(?:'|\u2019|ft\b\.?|feet\b|foot\b)\s*(?:(\d{1,2})\s*(?:\"|''|\u201d|in\b\.?|inch(?:es)?\b)?(?!\d))?"
+)
+"""Heights in feet and inches: 5'4", 5 ft. 4 in."""
 
 
 def read_interval(text: str) -> tuple[float, float] | None:
     """Parse an interval such as "[0-25)", "5-9", "<5", "10+" or ">= 80", or a number; None for other texts.
 
-    Open ends are infinite; the ends of a number are equal.
+    Open ends are infinite; the ends of a number are equal. Feet are read in inches: 5'4" is 64.
     """
-    text = _UNITS.sub("", text.casefold().strip().strip("'\""))
+    text = text.casefold().strip()
+    # quotes around a text are no feet
+    text = text.strip("'\"") if text[:1] in ("'", '"') else _FEET.sub(_count_inches, text)
+    text = _UNITS.sub("", text).strip()
     if (number := read_number(text)) is not None:
         return number, number
     if match := _RANGE.fullmatch(text):
@@ -47,3 +54,7 @@ def read_interval(text: str) -> tuple[float, float] | None:
 def _scale(number: str, unit: str | None) -> float:
     factor = {"k": 1e3, "m": 1e6}.get(unit or "", 1.0)
     return float(number.replace(",", "")) * factor
+
+
+def _count_inches(match: re.Match[str]) -> str:
+    return f"{12 * int(match[1]) + int(match[2] or 0)} "

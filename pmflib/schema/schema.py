@@ -22,7 +22,7 @@ from pmflib.base.hooks import find_offers
 from pmflib.base.json_files import read_json
 from pmflib.base.texts import abridge_names, suggest, suggest_file
 from pmflib.schema.tables import are_codes, as_arrow, name_columns
-from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, UNKNOWN, Variable
+from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, UNKNOWN, Role, Variable
 
 SHOWN = 6
 """Number of variables in the short form of a schema."""
@@ -293,6 +293,72 @@ class Schema(Summarised):
                 "pmflib.Schema.from_cardinalities, pmflib.Schema.load, or of pmflib.Variable(name, levels)"
             )
         return found
+
+    def set(
+        self,
+        name: str,
+        *,
+        levels: Sequence[str] | None = None,
+        role: Role | None = None,
+        missing: Sequence[str] | None = None,
+        other: int | None = None,
+        bins: int | None = None,
+        drop: bool = False,
+        table: object = None,
+    ) -> Schema:
+        """Change one variable, as `pmf schema set` does; the schema itself is not changed.
+
+        Parameters
+        ----------
+        name
+            The variable, or a column of the table that was left out.
+        levels
+            All levels in their order, which makes them ordinal unless the role is nominal.
+        role
+            Role of the variable.
+        missing
+            Missing codes, in addition to those of `infer`; with "none" among them, in addition to empty cells only.
+        other
+            Number of levels to keep, while the others are merged into one; 0 keeps all.
+        bins
+            Number of bins of a continuous variable, at least 2.
+        drop
+            Whether to leave the variable out.
+        table
+            Table from which levels and bins are drafted again; not needed with levels or drop.
+
+        Returns
+        -------
+        The changed schema.
+
+        Raises
+        ------
+        SchemaError
+            If the column is unknown, values are needed and there is no table, or the values do not allow the change.
+
+        Examples
+        --------
+        >>> schema = Schema.infer({"size": ["small", "large", "medium"] * 4, "sold": [0, 1, 1] * 4})
+        >>> schema.set("size", levels=["small", "medium", "large"])["size"].values
+        (1.0, 2.0, 3.0)
+        """
+        change = find_offers("drafts").get("changes")
+        if change is None:
+            raise SchemaError(
+                "no feature of this installation drafts variables; make one by pmflib.Variable(name, levels)"
+            )
+        changed: Schema = change(
+            self,
+            name,
+            table,
+            levels=levels,
+            role=role,
+            missing=missing,
+            other=other,
+            bins=bins,
+            is_dropped=drop,
+        )
+        return changed
 
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None

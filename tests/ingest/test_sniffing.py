@@ -4,8 +4,8 @@ import pytest
 
 from pmflib.base import SourceError
 from pmflib.ingest import SourceOptions, find_sources, sniff_source
-from pmflib.ingest.csv import sniffing
-from pmflib.ingest.csv.sniffing import detect_encoding
+from pmflib.ingest.csv import encodings
+from pmflib.ingest.csv.encodings import detect_encoding
 
 WIDE = SourceOptions(path="x", layout="wide")
 HEADER = ["nr", "city", "job", "age"]
@@ -116,6 +116,28 @@ def test_detect_encoding__of_words_far_down(tmp_path, words, encoding, found):
     assert guess.words
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Don\u2019t know|I\u2019d rather not say|Yes|women\u2019s",
+        "Très souvent|Jamais répondu|Français|élevé|plutôt",
+        "München|Straße|Bäcker|weiß|größer|häufig",
+        "señor|años|más|también|educación|sí",
+    ],
+)
+@pytest.mark.parametrize("encoding", ["mac_roman", "cp1252", "cp850"])
+def test_detect_encoding__of_macs_and_old_machines(tmp_path, words, encoding):
+    if encoding == "cp850":
+        # which has no such apostrophe
+        words = words.replace("\u2019", "é")
+    texts = words.encode(encoding).split(b"|")
+    lines = [b"nr,a", *(b"%d,%s" % (n, texts[n % len(texts)]) for n in range(60))]
+    (tmp_path / "x.csv").write_bytes(b"\n".join(lines))
+    guess = detect_encoding(find_sources(str(tmp_path))[0])
+    assert guess.encoding == encoding
+    assert all(word in words for word in guess.words)
+
+
 def test_detect_encoding__says_when_it_is_not_sure(tmp_path):
     (tmp_path / "x.csv").write_bytes("naïve\nêtre\naprès\n".encode("cp1252"))
     guess = detect_encoding(find_sources(str(tmp_path))[0])
@@ -125,8 +147,8 @@ def test_detect_encoding__says_when_it_is_not_sure(tmp_path):
 
 
 def test_detect_encoding__looks_at_a_bounded_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(sniffing, "SCANNED_BYTES", 100)
-    monkeypatch.setattr(sniffing, "READ_BYTES", 50)
+    monkeypatch.setattr(encodings, "SCANNED_BYTES", 100)
+    monkeypatch.setattr(encodings, "READ_BYTES", 50)
     (tmp_path / "x.csv").write_bytes(b"a\n" * 60 + b"\xfc\n")
     assert detect_encoding(find_sources(str(tmp_path))[0]).encoding == "utf-8"
 

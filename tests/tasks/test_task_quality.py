@@ -190,6 +190,27 @@ def test_check_quality__duplicates_of_a_long_log(pipeline, tmp_path, workers):
     assert found.measured == 50 / 60
 
 
+def test_check_quality__a_cumulative_delivery_without_identifiers_is_held_back(home):
+    config, deliver, run = home
+    first = draw_codes(400, SIZES, seed=1)
+    deliver("a.csv", first)
+    last = run()
+    assert check(config, last)[0] == {}
+    deliver("b.csv", draw_codes(400, SIZES, seed=2))
+    both = run()
+    assert "repeated_rows" not in check(config, both, last, last)[0]
+    deliver("c.csv", np.concatenate([first, draw_codes(100, SIZES, seed=3)]))
+    crossed, findings, _ = check(config, run(), both, both)
+    assert crossed["repeated_rows"] == "stop"
+    (found,) = [f for f in findings if f.guard == "repeated_rows"]
+    # rows of few levels are known again in long stretches only
+    assert 0.5 < found.measured <= 0.8
+    # what was accepted is nothing new
+    accepted = run()
+    deliver("d.csv", draw_codes(200, SIZES, seed=4))
+    assert "repeated_rows" not in check(config, run(), accepted, accepted)[0]
+
+
 LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said", "time": "ts"}
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -247,6 +268,17 @@ def test_check_quality__nights_of_a_log_are_compared_with_those_before(log):
     crossed, _, nights = log(draw_rows(7))
     assert "stop" not in crossed.values()
     assert len(nights) == 7
+
+
+def test_check_quality__one_number_in_two_spellings_within_the_first_night(log):
+    rows = [(who, what, said) for who, what, said in draw_rows(0)]
+    rows += [(f"{who}.0", 3, said) for who, what, said in rows if what == 0]
+    crossed, findings, _ = log(rows)
+    assert crossed == {"identifier_spelling": "stop"}
+    (found,) = [f for f in findings if f.guard == "identifier_spelling"]
+    # 100 of 200 people answered the first question, and are there twice
+    assert found.measured == 200 / 300
+    assert "9.0'" in found.sentence
 
 
 def test_check_quality__a_night_from_before_in_another_order_says_nothing_new(log):

@@ -91,6 +91,8 @@ def check(
             out.print(f"detected: {note}")
         for table in _make_tables(result):
             out.print(table)
+        if result.repeated:
+            out.print(result.repeated)
         out.print("Every row fits the schema" if result.fits else "Some rows do not fit the schema")
     if not result.fits:
         raise typer.Exit(EXIT_CODES[SchemaError])

@@ -76,11 +76,11 @@ def set_(
 ) -> None:
     """Change a column of a schema and rewrite schema.md; data are read if new bins or levels need them."""
     from pmflib.surveys.drafting.drafted_schema import DraftedSchema
+    from pmflib.surveys.drafting.level_order import split_levels
     from pmflib.surveys.drafting.schema_edits import (
         ColumnEdit,
         edit_column,
         edit_missing,
-        split_levels,
     )
 
     drafted = DraftedSchema.load(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -19,7 +19,7 @@ from pmflib.base.errors import SchemaError
 from pmflib.base.variance import weigh_samples
 from pmflib.fits.fit_result import FitResult
 from pmflib.inference.target.cuts import choose_cuts
-from pmflib.inference.target.rivals import compare_with_rivals
+from pmflib.inference.target.rivals import compare_with_rivals, find_trial
 from pmflib.schema import MISSING, Schema, Variable
 from pmflib.schema.tables import read_numbers
 from pmflib.schema.variable import as_text, is_absent
@@ -41,9 +41,14 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
     ----------
     classes_
         Sorted classes, (n_classes,).
+    pool_
+        Models whose predictions are averaged, a `pmflib.fits.target_pool.TargetPool`, if ``rank`` is None; else None.
 
     Notes
     -----
+    Without a rank, models of several kinds and sizes are fitted, and their predictions are averaged with the weights
+    that predict held-out rows best. ``model_`` is a mixture of those that were fitted to all variables, for questions
+    about these; its own prediction of the class is another one.
     The class variable is the last one of ``model_``. It is named "target", or ``target_`` if there is a feature of that
     name. See `docs/targets.md` for the fit. Without a schema, numbers are binned at quantiles, or at cuts by the
     class where these predict it better on held-out rows. With 200 rows or more, the notes of ``result_`` say which, and
@@ -56,6 +61,25 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
     >>> pmf.PMFClassifier().fit(X, ["apple", "chili", "bean", "apple"] * 20).predict([["green", "long"]]).tolist()
     ['bean']
     """
+
+    def __init__(
+        self,
+        rank: int | Literal["auto"] | None = None,
+        *,
+        schema: Schema | None = None,
+        bins: int = 8,
+        members: int = 1,
+        dependence: Literal["auto", "none", "tree"] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(
+            rank,
+            schema=schema,
+            bins=bins,
+            members=members,
+            dependence=dependence,
+            random_state=random_state,
+        )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit a joint PMF of the features and the class.
@@ -113,8 +137,9 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
             block, schema, result = chosen.block, chosen.schema, chosen.result
             result = replace(result, notes=(*result.notes, *chosen.notes))
             self._keep_values(table, schema.variables[:target])
-        compared = compare_with_rivals(block, schema, target, result.trial)
+        compared = compare_with_rivals(block, schema, target, find_trial(result))
         self._keep(replace(result, notes=(*compared, *result.notes)))
+        self.pool_ = result.pool
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -124,7 +149,10 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         target = model.schema.n_variables - 1
         codes = np.maximum(self._encode(table, model.schema.variables[:target]), MISSING)
         hidden = np.full((len(codes), 1), MISSING, codes.dtype)
-        return model.predict_proba(Codes(np.column_stack([codes, hidden])), target)
+        rows = Codes(np.column_stack([codes, hidden]))
+        if self.pool_ is not None:
+            return self.pool_.predict_proba(rows, target)
+        return model.predict_proba(rows, target)
 
     def predict(self, X: Any) -> Any:
         """Predict the most probable class of each row, (n_rows,), with the dtype of ``classes_``."""

@@ -24,8 +24,10 @@ from pmflib.base.texts import abridge_names, list_some
 from pmflib.families.traits.traits import fit_traits
 from pmflib.fits.fit_result import FitResult
 from pmflib.fits.from_samples import fit_em
+from pmflib.fits.target_pool import TargetPool
 from pmflib.model import JointPMF
 from pmflib.model.joint_pmf import KIND
+from pmflib.model.rungs import RungFit
 from pmflib.schema import MISSING, Schema, Variable
 from pmflib.store.array_groups import FREE_BYTES, read_arrays, refuse_damage
 from pmflib.store.zarr_arrays import open_zarr, set_attributes
@@ -230,6 +232,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             members=1 if self.rank is None else self.members,
             target=target,
             dependence=self.dependence or open_dependence,
+            # more states predict a class hardly better
+            effort="normal" if target is None else "quick",
             rng=self._draw_seed(self.random_state),
         )
 
@@ -411,7 +415,12 @@ def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
     if hasattr(estimator, "draw_models_"):
         content["empty_names"] = list(estimator._empty_names)
         content["n_draws"] = len(estimator.draw_models_)
+    pool = getattr(estimator, "pool_", None)
+    if pool is not None:
+        content["pool"] = [each.to_json() for each in pool.rungs]
     model.save(path)
+    if pool is not None:
+        pool.save(path)
     if content.get("n_draws", 1) != 1:
         for draw, refit in enumerate(estimator.draw_models_):
             refit.save(path / f"draw-{draw:05}")
@@ -449,6 +458,10 @@ def read_estimator(requested: type[Any], path: Path) -> Any:
                 )
             estimator.classes_ = np.array(content["classes"], dtype)
         estimator.model_ = model
+        if "classes" in content:
+            rungs = [RungFit.from_json(each) for each in content.get("pool", ())]
+            target = model.schema.n_variables - 1
+            estimator.pool_ = TargetPool.load(path, rungs, target) if rungs else None
         if "n_draws" in content:
             estimator._empty_names = tuple(content["empty_names"])
             folders, n_draws = sorted(path.glob("draw-*")), content["n_draws"]

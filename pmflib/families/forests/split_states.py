@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pmflib.base.arrays import FLOOR, FloatArray, IntArray, sum_blocks
+from pmflib.base.arrays import FLOOR, BoolArray, FloatArray, IntArray, sum_blocks
 from pmflib.base.blocks import Block, DenseBlock
 from pmflib.families.forests.forest import Forest
 from pmflib.families.forests.statistics import BATCH_ROWS, TreeParameters, TreePasses
@@ -106,6 +106,39 @@ class SplitStates:
         """
         own = np.ascontiguousarray(posteriors[:, self.tied] if self.plain.size else posteriors)
         return self._passes.find_beliefs(np.ascontiguousarray(codes), own)
+
+    def invert_cells(self, codes: IntArray, posteriors: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Return the inverse of the probability of each observed cell given the others of its row.
+
+        Parameters
+        ----------
+        codes, posteriors
+            As for `find_beliefs`.
+
+        Returns
+        -------
+        float64 of shape (n_rows, n_variables), 0 for missing cells; and bool of shape (n_rows,), False for rows with
+        cells too improbable to divide by, whose values are not valid.
+        """
+        found, is_unsafe = np.zeros(codes.shape), np.zeros(len(codes), np.bool_)
+        if self.tied.size:
+            own = np.ascontiguousarray(posteriors[:, self.tied])
+            found, safe = self._passes.invert_cells(np.ascontiguousarray(codes), own)
+            is_unsafe |= safe == 0
+        if self.plain.size:
+            rows, variables = np.nonzero(codes >= 0)
+            levels = self._offsets[variables] + codes[rows, variables]
+            factors, is_risky = self._inverses
+            found[rows, variables] += (posteriors[:, self.plain] @ factors.T)[rows, levels]
+            is_unsafe[rows[is_risky[levels]]] = True
+        return found, ~is_unsafe
+
+    @cached_property
+    def _inverses(self) -> tuple[FloatArray, BoolArray]:
+        """Inverses of the factors, (n_levels, n_plain), and whether one of a level is too small to divide by."""
+        from pmflib.families.forests.kernels.messages import SAFE
+
+        return 1 / np.maximum(self.factors, SAFE), self.factors.min(axis=1) < SAFE
 
     def condition(self, conditions: Conditions) -> tuple[TreeParameters, float]:
         """Condition on levels of some variables, as `condition_forests` does."""

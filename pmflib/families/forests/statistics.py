@@ -8,8 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pmflib.base.arrays import FLOOR, Arrays, FloatArray, IntArray, normalise_blocks, sum_blocks
+from pmflib.base.arrays import (
+    FLOOR,
+    Arrays,
+    FloatArray,
+    IntArray,
+    normalise_blocks,
+    sum_blocks,
+)
 from pmflib.base.blocks import Block, weigh_rows
 from pmflib.base.pseudo_counts import PseudoCounts
 from pmflib.families.forests.forest import Forest
@@ -159,6 +167,32 @@ class TreePasses:
             chances,
         )
         return chances
+
+    def invert_cells(
+        self, codes: IntArray, posteriors: FloatArray
+    ) -> tuple[FloatArray, npt.NDArray[np.uint8]]:
+        """Return the inverse of the probability of each observed cell given the others of its row.
+
+        Parameters
+        ----------
+        codes
+            Valid codes of shape (n_rows, n_variables), -1 missing.
+        posteriors
+            float64 of shape (n_rows, rank), given all observed cells; sums below 1 are parts of a larger mixture.
+
+        Returns
+        -------
+        float64 of shape (n_rows, n_variables), 0 for missing cells; and uint8 of shape (n_rows,), 0 for rows with
+        cells too improbable to divide by, whose values are not valid.
+        """
+        from pmflib.families.forests.kernels.messages import add_inverses
+
+        vectors, evidence, _ = self._make_work()
+        sent = np.empty((evidence.size, int(np.diff(self._offsets).max())))
+        inverses, safe = np.zeros(codes.shape), np.ones(len(codes), np.uint8)
+        model = self.parameters.forest.arrays, self._offsets, self._tables
+        add_inverses(codes, posteriors, *model, (vectors, sent, evidence), inverses, safe)
+        return inverses, safe
 
     def add_up(self, block: Block) -> TreeStatistics:
         """Run the E-step on one block of valid samples."""

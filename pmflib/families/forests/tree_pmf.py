@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from pmflib.base.arrays import FloatArray, IntArray
+from pmflib.base.arrays import FLOOR, FloatArray, IntArray
 from pmflib.base.blocks import Block, DenseBlock
 from pmflib.base.codes import Codes
 from pmflib.base.constraints import NONNEGATIVE, check_entries, check_shapes
@@ -210,6 +210,30 @@ class TreePMF(JointPMF, mark="dependence=tree"):
                     found = beliefs[mine, self.schema.rows_of(position)]
                     yield position, rows.start + part.start + mine, found
 
+    def invert_cells(self, codes: IntArray, posteriors: FloatArray) -> FloatArray:
+        """Return the inverse of the probability of each observed cell given the others of its row.
+
+        Parameters
+        ----------
+        codes
+            Valid codes of shape (n_rows, n_variables), -1 missing.
+        posteriors
+            float64 of shape (n_rows, rank), given all observed cells.
+
+        Returns
+        -------
+        float64 of shape (n_rows, n_variables), 0 for missing cells.
+        """
+        inverses, is_safe = self._states.invert_cells(codes, posteriors)
+        # cells too improbable to divide by are hidden one after another
+        rows = np.flatnonzero(~is_safe)
+        for position in range(self.schema.n_variables if rows.size else 0):
+            mine = rows[codes[rows, position] >= 0]
+            pmf = self.predict_proba(Codes(codes[mine]), position)
+            chances = pmf[np.arange(mine.size), codes[mine, position]]
+            inverses[mine, position] = 1 / np.maximum(chances, FLOOR)
+        return inverses
+
     def _find_posteriors(self, codes: IntArray) -> FloatArray:
         """Return the posteriors of valid rows."""
         posteriors = np.empty((len(codes), self.rank))
@@ -287,7 +311,7 @@ class TreePMF(JointPMF, mark="dependence=tree"):
 
     def make_surprise_finder(self) -> FindSurprises:
         """Return a function that finds the least probable cell of each row: see `JointPMF.make_surprise_finder`."""
-        return partial(find_surprises_in_turn, self)
+        return partial(find_surprises, self)
 
     def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
         return draw_tree_rows(self.parameters, n_rows, rng)
@@ -331,8 +355,8 @@ def _split_rows(n_rows: int) -> list[slice]:
     return [slice(start, min(start + 4096, n_rows)) for start in range(0, n_rows, 4096)]
 
 
-def find_surprises_in_turn(model: Mixture, codes: IntArray, out: RowScores) -> None:
-    """Find the least probable cell of each row given the others, and its most probable level, by hiding each in turn.
+def find_surprises(model: TreePMF, codes: IntArray, out: RowScores) -> None:
+    """Find the least probable cell of each row given the others, and its most probable level.
 
     Parameters
     ----------
@@ -342,18 +366,18 @@ def find_surprises_in_turn(model: Mixture, codes: IntArray, out: RowScores) -> N
         As for `pmflib.model.marginals.find_surprises`.
     """
     out.states[:] = out.posteriors.argmax(axis=1)
-    least = np.full(len(codes), np.inf)
     out.variables[:], out.expected[:] = -1, -1
     out.probabilities[:], out.expected_probabilities[:] = np.nan, np.nan
+    for rows in _split_rows(len(codes)):
+        inverses = model.invert_cells(codes[rows], out.posteriors[rows])
+        observed = (codes[rows] >= 0).any(axis=1)
+        out.variables[rows] = np.where(observed, inverses.argmax(axis=1), -1)
     for position in range(model.schema.n_variables):
-        rows = np.flatnonzero(codes[:, position] >= 0)
-        if not rows.size:
-            continue
-        pmf = model.predict_proba(Codes(codes[rows]), position)
-        chances = np.minimum(pmf[np.arange(rows.size), codes[rows, position]], 1.0)
-        is_less = chances < least[rows]
-        found = rows[is_less]
-        least[found] = out.probabilities[found] = chances[is_less]
-        out.variables[found] = position
-        out.expected[found] = pmf[is_less].argmax(axis=1)
-        out.expected_probabilities[found] = np.minimum(pmf[is_less].max(axis=1), 1.0)
+        mine = np.flatnonzero(out.variables == position)
+        if mine.size:
+            pmf = model.predict_proba(Codes(codes[mine]), position)
+            out.probabilities[mine] = np.minimum(
+                pmf[np.arange(mine.size), codes[mine, position]], 1
+            )
+            out.expected[mine] = pmf.argmax(axis=1)
+            out.expected_probabilities[mine] = np.minimum(pmf.max(axis=1), 1.0)

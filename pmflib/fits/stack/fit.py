@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -25,8 +25,9 @@ from pmflib.em.family import State, run_em
 from pmflib.em.side_by_side import RunStates, SideBySide
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fits.criteria import measure_fit
-from pmflib.fits.em_fit import OnPass, Passes
+from pmflib.fits.em_fit import TARGET_CELLS, EMFit, OnPass, Passes
 from pmflib.fits.fit_result import FitResult
+from pmflib.fits.fit_specifications import FitSpecification, Options
 from pmflib.fits.fit_statistics import HeldOutScore
 from pmflib.fits.kinds import FitKind
 from pmflib.fits.stack.ladder import (
@@ -36,13 +37,16 @@ from pmflib.fits.stack.ladder import (
     LadderSizes,
     Rung,
     RungStart,
+    TargetRung,
     mix_models,
     offer_classes,
+    offer_for_target,
     read_rungs,
 )
 from pmflib.fits.stack.mixing import FittedRung, Stack, collect_scores
 from pmflib.fits.stack.splits import MOST_HELD_OUT, Split, split_samples
 from pmflib.fits.starts import SampleCounts
+from pmflib.fits.target_pool import TargetPool
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.model.rungs import READING
@@ -65,8 +69,34 @@ REMEDY = "Choose effort 'quick', merge levels, use fewer threads, or raise clust
 """What to do where a ladder does not fit in memory."""
 DEFAULT_PASSES = Passes()
 """Default stopping criteria."""
+TARGET_STEPS, TARGET_SHARE = 60, 0.9
+"""Steps of fits to a target, and weight with which the likelihood of the other variables is subtracted."""
 SURE_STEPS = 2
 """Steps that are always tried; the first later step that gains no more than its error ends the ladder."""
+
+
+class Climbed(NamedTuple):
+    """Ladder that was climbed.
+
+    Parameters
+    ----------
+    rungs
+        Rungs that have a weight.
+    stack
+        Those that are mixed.
+    pool
+        Those whose PMFs of the target are averaged; None without a target.
+    gain
+        Gain over a single state per held-out sample, nats.
+    notes
+        What each step gained.
+    """
+
+    rungs: tuple[FittedRung, ...]
+    stack: Stack
+    pool: Stack | None
+    gain: PairedDifference
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +139,18 @@ class StackFit:
         """Fit a stack to samples, with weights by held-out samples or by folds of the samples."""
         samples, validation = prepare(samples, validation)
         splits = split_samples(samples, validation, self.schema)
-        stack, gain, notes = self._climb(samples, splits)
-        trial = None
-        if splits:
-            parameters = [each.parameters[0] for each in stack.rungs]
-            trial = stack.mix(parameters, self.schema, self._make_origin(stack))
-        if validation is None:
-            parameters = self._refit(stack, samples)
-        else:
-            splits, trial = [], None
-        result = self._report(stack, parameters, samples, notes, len(splits), trial)
-        if trial is not None and self.target is None:
+        climbed = self._climb(samples, splits)
+        stack, pool = climbed.stack, climbed.pool
+        first = {each.rung: each.parameters[0] for each in climbed.rungs if splits}
+        trial = self._mix(stack, first) if splits and validation is None else None
+        parameters = self._refit(climbed.rungs, samples) if validation is None else first
+        n_trials = 0 if validation is not None else len(splits)
+        result = self._report(stack, parameters, samples, climbed.notes, n_trials, trial)
+        if pool is not None:
+            without = None if trial is None else self._pool(pool, first)
+            found = replace(self._pool(pool, parameters), trial=without)
+            result = replace(result, pool=found)
+        elif trial is not None:
             model, (training, unseen) = result.model, splits[0]
             if isinstance(training, DenseBlock) and isinstance(unseen, DenseBlock):
                 for learn in find_offers("trials").values():
@@ -127,7 +158,7 @@ class StackFit:
             result = replace(result, model=model)
         if result.held_out_score is None or result.model.rank == 1:
             return result
-        score = replace(result.held_out_score, gain=gain.mean, error=gain.error)
+        score = replace(result.held_out_score, gain=climbed.gain.mean, error=climbed.gain.error)
         return replace(result, held_out_score=score)
 
     def resume(
@@ -144,10 +175,10 @@ class StackFit:
         if splits:
             fitted, counts = self._fit_step(rungs, splits, known)
             stack = Stack.weigh(fitted, counts)
-            parameters = [each.parameters[0] for each in stack.rungs]
+            parameters = {each.rung: each.parameters[0] for each in stack.rungs}
         else:
             ended = self._run("all", rungs, samples, None, known=known)
-            parameters = join_ended(rungs, ended)
+            parameters = dict(zip(rungs, join_ended(rungs, ended), strict=True))
             passes = [tuple(each.n_passes for each in states) for states in ended]
             stack = Stack(
                 tuple(
@@ -158,7 +189,11 @@ class StackFit:
                 np.zeros(0),
             )
         note = f"continued from a stack of {len(found)} models, with at most {MOST_RESUMED} passes"
-        return self._report(stack, parameters, samples, (note,))
+        result = self._report(stack, parameters, samples, (note,))
+        continued, n_samples = result.model, float(samples.n_samples)
+        for inherit in find_offers("continuations").values():
+            continued = inherit(continued, model, n_samples) or continued
+        return replace(result, model=continued)
 
     def refit(self, model: JointPMF, samples: DenseBlock | StoredSamples) -> JointPMF:
         """Fit the models of a stack to other samples, from new starts, with the same passes and weights."""
@@ -177,14 +212,14 @@ class StackFit:
     def _report(
         self,
         stack: Stack,
-        parameters: Sequence[Any],
+        parameters: Mapping[Rung, Any],
         samples: DenseBlock | StoredSamples,
         notes: tuple[str, ...],
         n_trials: int = 0,
         trial: JointPMF | None = None,
     ) -> FitResult:
         """Return the result of a fit, whose model has the parameters of all rungs."""
-        model = stack.mix(parameters, self.schema, self._make_origin(stack))
+        model = self._mix(stack, parameters)
         if model.origin.is_stack:
             notes = (READING, *notes)
         score, n_rows = stack.average(stack.scores), round(float(stack.counts.sum()))
@@ -236,32 +271,30 @@ class StackFit:
         kept = {"samples": 2 * n_cells * self.schema.code_dtype.itemsize}
         return MemoryPlan(plan.stage, {}, plan.remedy, plan.parts | plan.client_parts | kept)
 
-    def _climb(
-        self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]
-    ) -> tuple[Stack, PairedDifference, tuple[str, ...]]:
-        """Fit step after step until one gains no more than its error.
-
-        Returns the best stack, its gain over a single state, and notes.
-        """
+    def _climb(self, samples: DenseBlock | StoredSamples, splits: Sequence[Split]) -> Climbed:
+        """Fit step after step until one gains no more than its error."""
         training = splits[0].training if splits else samples
         rungs = self._list_rungs(training.n_rows, training.n_observed)
         steps = sorted({each.step for each in rungs})
         if not splits:
-            fitted = FittedRung(rungs[0], (1,), (), np.zeros((0, 1)))
-            n_rows = samples.n_rows
-            note = (
-                f"variables are taken as independent: {n_rows} samples are too few to hold any out"
-            )
-            alone = Stack((fitted,), np.ones(1), np.zeros(0))
-            return alone, PairedDifference(0.0, 0.0), (note,)
+            # with a target, naive Bayes comes before fits to it
+            simple = [each for each in rungs if isinstance(each, BayesRung)] or rungs
+            alone = FittedRung(simple[0], (1,), (), np.zeros((0, 1)))
+            given = "" if self.target is None else " given the target"
+            note = f"variables are taken as independent{given}: {samples.n_rows} samples are too few to hold any out"
+            stack = Stack((alone,), np.ones(1), np.zeros(0))
+            return Climbed((alone,), stack, None, PairedDifference(0.0, 0.0), (note,))
         best: Stack | None = None
+        tried: list[FittedRung] = []
         notes: list[str] = []
+        pools = self.target is not None
         for step in steps:
             fitted_step, counts = self._fit_step([x for x in rungs if x.step == step], splits)
             known = () if best is None else best.rungs
-            stack = Stack.weigh((*known, *fitted_step), counts)
+            stack = Stack.weigh((*known, *fitted_step), counts, pools=pools)
             if best is None:
                 first = best = stack
+                tried += fitted_step
                 continue
             gain = stack.subtract(best)
             names = f"step {step}, {fitted_step[0].rung.name}"
@@ -272,13 +305,21 @@ class StackFit:
             least = (SURE_ERRORS if is_one and step >= SURE_STEPS else 1.0) * gain.error
             if gain.mean > max(least, LEAST_GAIN):
                 best = stack
+                tried += fitted_step
                 notes.append(f"{text} gained")
                 continue
             notes.append(f"{text} gained, no more than the error; left out")
             if step >= SURE_STEPS:
                 break
         assert best is not None
-        return best, best.subtract(first), tuple(notes)
+        gain = best.subtract(first)
+        if not pools:
+            return Climbed(best.rungs, best, None, gain, tuple(notes))
+        # fits to the target say nothing of the other variables
+        joint = [each for each in tried if not isinstance(each.rung, TargetRung)]
+        stack = Stack.weigh(joint, counts)
+        weighed = {each.rung: each for each in (*best.rungs, *stack.rungs)}
+        return Climbed(tuple(weighed.values()), stack, best, gain, tuple(notes))
 
     def _list_rungs(self, n_rows: int, n_observed: int) -> list[Rung]:
         """Return the rungs for so many training samples and observed cells, by step."""
@@ -287,8 +328,7 @@ class StackFit:
         if not self.has_classes:
             rungs = rungs[:1]
         if self.target is not None:
-            rank = self.schema[self.target].cardinality
-            rungs.append(BayesRung(1, rank, 1, self.pseudo_count))
+            rungs += offer_for_target(self.schema[self.target].cardinality, self.pseudo_count)
         for kind in self.kinds:
             if kind.offer is not None:
                 rungs += kind.offer(sizes, self.pseudo_count)
@@ -315,11 +355,13 @@ class StackFit:
             for turned in zip(*found, strict=True)
         ]
         if len(splits) > 1:
-            flat = [each for own in passes for each in own]
-            found = [
-                self._run(f"{name}-again", rungs, split.training, None, flat)
-                for name, split in zip(names, splits, strict=True)
-            ]
+            again = [k for k, rung in enumerate(rungs) if not rung.is_complete]
+            flat = [each for k in again for each in passes[k]]
+            for number, (name, split) in enumerate(zip(names, splits, strict=True)):
+                repeated = [rungs[k] for k in again]
+                ended = self._run(f"{name}-again", repeated, split.training, None, flat)
+                for k, states in zip(again, ended, strict=True):
+                    found[number][k] = states
         joined = [
             [
                 rung.join([find_best(each) for each in states])
@@ -344,11 +386,14 @@ class StackFit:
         ]
         return fitted, whole[:, 0, 0]
 
-    def _refit(self, stack: Stack, samples: DenseBlock | StoredSamples) -> list[Any]:
-        """Fit the rungs of a stack to all samples, with the passes that were best without the held-out ones."""
-        rungs = [each.rung for each in stack.rungs]
-        passes = [n for each in stack.rungs for n in each.passes]
-        return join_ended(rungs, self._run("all", rungs, samples, None, passes))
+    def _refit(
+        self, fitted: Sequence[FittedRung], samples: DenseBlock | StoredSamples
+    ) -> dict[Rung, Any]:
+        """Fit rungs to all samples, with the passes that were best without the held-out ones."""
+        rungs = [each.rung for each in fitted]
+        passes = [n for each in fitted for n in each.passes]
+        ended = self._run("all", rungs, samples, None, passes)
+        return dict(zip(rungs, join_ended(rungs, ended), strict=True))
 
     def _run(
         self,
@@ -365,7 +410,8 @@ class StackFit:
         source.assign()
         seen = source.map_blocks(count_levels, sum_tables, offsets, name="levels")
         singles = normalise_singles(seen, offsets)
-        start = RungStart(singles, offsets, self.seed, partial(self._read_bayes, samples))
+        bayes, targets = partial(self._read_bayes, samples), partial(self._fit_target, samples)
+        start = RungStart(singles, offsets, self.seed, bayes, targets)
         most = self.passes.max_passes
         if known:
             most = min(most, MOST_RESUMED)
@@ -410,6 +456,21 @@ class StackFit:
         bayes = SampleCounts(block, self.schema, DEFAULT_FOLDS).read_naive_bayes(self.target)
         return bayes.prior, bayes.factors
 
+    def _fit_target(
+        self, samples: DenseBlock | StoredSamples, rank: int, pseudo_count: float
+    ) -> Parameters:
+        """Return states fitted to predict the target, with as many steps as most such fits take."""
+        n_rows = TARGET_CELLS // self.schema.n_variables
+        block = samples if isinstance(samples, DenseBlock) else samples.read_some(n_rows)
+        options = Options.make("auto", pseudo_count, 1, rank)
+        fit = EMFit(self.schema, rank, options, self.seed, Passes(), self.target)
+        specification = FitSpecification(
+            "classes", pseudo_count, passes=TARGET_STEPS, share=TARGET_SHARE
+        )
+        starts = fit.make_starts(fit.count(block))
+        model = fit.for_target.follow(specification, block, starts).model
+        return model.prior, model.factors
+
     def _open(
         self, samples: DenseBlock | StoredSamples, rank: int, target: int | None = None
     ) -> BlockSource:
@@ -417,6 +478,13 @@ class StackFit:
         if isinstance(samples, StoredSamples):
             return samples.with_target(target)
         return BlocksInMemory.cut(samples, self.schema.offsets, rank, target)
+
+    def _mix(self, stack: Stack, parameters: Mapping[Rung, Any]) -> JointPMF:
+        return stack.mix(parameters, self.schema, self._make_origin(stack))
+
+    def _pool(self, pool: Stack, parameters: Mapping[Rung, Any]) -> TargetPool:
+        assert self.target is not None
+        return pool.pool(parameters, self.schema, self._make_origin(pool), self.target)
 
     def _make_origin(self, stack: Stack) -> ModelOrigin:
         """Return how the model was fitted; a mixture of several models is final."""

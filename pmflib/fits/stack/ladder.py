@@ -63,6 +63,10 @@ CELLS_PER_PARAMETER = 3
 """Observed cells per entry of a member's factors below which a rung is left out, except a single state."""
 MOST_ENTRIES = 40_000_000
 """Largest number of entries of the factors of a rung: 320 MB."""
+TARGET_FITS = ((1, 1.0), (1, 10.0), (2, 0.1), (2, 1.0), (2, 10.0), (4, 0.1), (4, 1.0))
+"""Fits to a target: states per level, and pseudo-count: few where the other variables almost determine the target, many
+where they are weakly related to it.
+"""
 PASS_SECONDS = 4e-10
 """Time of an EM pass per observed cell and state, on one core of a 2023 server. It is a constant, never measured, so
 that a ladder is the same on every machine and for any number of workers.
@@ -115,12 +119,15 @@ class RungStart(NamedTuple):
         Seed of random starts.
     read_bayes
         Returns naive Bayes of the training samples, for a target.
+    fit_target
+        Returns states that predict the target of the training samples, given their number and a pseudo-count.
     """
 
     singles: FloatArray
     offsets: IntArray
     seed: int
     read_bayes: Callable[[], Parameters]
+    fit_target: Callable[[int, float], Parameters]
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +278,29 @@ class BayesRung(ClassRung):
 
     def _make_starts(self, start: RungStart) -> list[Parameters]:
         return [start.read_bayes()]
+
+
+@dataclass(frozen=True, eq=False)
+class TargetRung(BayesRung):
+    """States assigned to the levels of a target and fitted to predict it: see the hook ``"target_fits"``."""
+
+    kind: ClassVar[str] = "target"
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return f"{self.rank} states for the target, pseudo-count {self.pseudo_count:g}"
+
+    def _make_starts(self, start: RungStart) -> list[Parameters]:
+        return [start.fit_target(self.rank, self.pseudo_count)]
+
+
+def offer_for_target(cardinality: int, pseudo_count: float) -> list[Rung]:
+    """Return the rungs of a target with some number of levels: naive Bayes, and fits to it if a feature makes them."""
+    rungs: list[Rung] = [BayesRung(1, cardinality, 1, pseudo_count)]
+    if "classes" in find_offers("target_fits"):
+        rungs += [TargetRung(1, multiple * cardinality, 1, each) for multiple, each in TARGET_FITS]
+    return rungs
 
 
 def offer_classes(sizes: LadderSizes, pseudo_count: float) -> list[Rung]:

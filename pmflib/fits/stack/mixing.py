@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from pmflib.em.block_source import ScoreUnder, iterate_distinct
 from pmflib.em.blocks import score_rows
 from pmflib.fits.stack.ladder import Rung, mix_models
 from pmflib.fits.stack.weights import learn_weights, mix_scores
+from pmflib.fits.target_pool import TargetPool
 from pmflib.model import JointPMF
 from pmflib.model.origin import ModelOrigin
 from pmflib.model.rungs import RungFit
@@ -63,30 +64,40 @@ class Stack:
         float64 of shape (n_rungs,), which sum to 1.
     counts
         float64 of shape (n_samples,): number of samples that each held-out row counts for.
+    pools
+        Whether PMFs of the target given the other variables are averaged, instead of the joint PMFs.
     """
 
     rungs: tuple[FittedRung, ...]
     weights: FloatArray
     counts: FloatArray
+    pools: bool = False
 
     @classmethod
-    def weigh(cls, rungs: Sequence[FittedRung], counts: FloatArray) -> Stack:
+    def weigh(
+        cls, rungs: Sequence[FittedRung], counts: FloatArray, *, pools: bool = False
+    ) -> Stack:
         """Learn the weights of rungs; those with less than ``LEAST_WEIGHT`` are dropped."""
         while True:
             scores = np.stack([each.scores for each in rungs], axis=1)
             sizes = np.array([each.rung.n_states**-0.5 for each in rungs])
-            hidden = scores[:, :, 1] if scores.shape[2] > 1 else None
             prior = PRIOR_ROWS * sizes / sizes.sum()
-            weights = learn_weights(scores[:, :, 0], counts, prior, hidden)
+            if pools:
+                weights = learn_weights(scores[:, :, 0] - scores[:, :, 1], counts, prior)
+            else:
+                hidden = scores[:, :, 1] if scores.shape[2] > 1 else None
+                weights = learn_weights(scores[:, :, 0], counts, prior, hidden)
             kept = weights >= LEAST_WEIGHT
             if kept.all():
-                return cls(tuple(rungs), weights, counts)
+                return cls(tuple(rungs), weights, counts, pools)
             rungs = [each for each, is_kept in zip(rungs, kept, strict=True) if is_kept]
 
     @property
     def scores(self) -> FloatArray:
         """Log-likelihood of each held-out sample, nats: float64 of shape (n_samples,)."""
         found = np.stack([each.scores for each in self.rungs], axis=1)
+        if self.pools:
+            return mix_scores(found[:, :, 0] - found[:, :, 1], self.weights)
         mixed = mix_scores(found[:, :, 0], self.weights)
         return mixed - mix_scores(found[:, :, 1], self.weights) if found.shape[2] > 1 else mixed
 
@@ -100,12 +111,16 @@ class Stack:
         sums = self.counts.sum(), self.counts @ gains, self.counts @ gains**2
         return estimate_gain(np.array(sums))
 
-    def mix(self, parameters: Sequence[Any], schema: Schema, origin: ModelOrigin) -> JointPMF:
-        """Make one model of the parameters of all rungs."""
-        models = [
-            each.rung.make(joined, schema, origin)
-            for each, joined in zip(self.rungs, parameters, strict=True)
-        ]
+    def pool(
+        self, parameters: Mapping[Rung, Any], schema: Schema, origin: ModelOrigin, target: int
+    ) -> TargetPool:
+        """Make a predictor of a target of the parameters of the rungs."""
+        models = [each.rung.make(parameters[each.rung], schema, origin) for each in self.rungs]
+        return TargetPool(tuple(models), self.list_rungs(), target)
+
+    def mix(self, parameters: Mapping[Rung, Any], schema: Schema, origin: ModelOrigin) -> JointPMF:
+        """Make one model of the parameters of the rungs."""
+        models = [each.rung.make(parameters[each.rung], schema, origin) for each in self.rungs]
         return mix_models(models, self.weights, schema, origin)
 
     def list_rungs(self) -> tuple[RungFit, ...]:

@@ -17,7 +17,7 @@ from pmflib.fits.em_fit import N_FOLDS, EMFit, Passes
 from pmflib.fits.fit_result import FitResult
 from pmflib.fits.fit_specifications import Options
 from pmflib.inference.target.partition import cut_by_target, recut_variable
-from pmflib.inference.target.rivals import LEAST_COMPARED, LEAST_ERRORS, score_rows
+from pmflib.inference.target.rivals import LEAST_COMPARED, LEAST_ERRORS, find_trial, score_rows
 from pmflib.inference.target.target_fit import FIRST, TargetFit
 from pmflib.schema import Schema
 from pmflib.surveys.drafting.table_draft import list_names
@@ -67,7 +67,7 @@ def choose_cuts(
     otherwise the given ones: within one error, cuts by the target were worse on other rows
     (`python -m benchmarks.models.targets --cuts adult`).
     """
-    if result.trial is None or len(block) < LEAST_COMPARED:
+    if find_trial(result) is None or len(block) < LEAST_COMPARED:
         return CutChoice(block, schema, result)
     is_held_out = block.assign_folds(N_FOLDS) == 0
     cut, recut = _cut(block, schema, target, numbers, ~is_held_out)
@@ -75,16 +75,17 @@ def choose_cuts(
         return CutChoice(block, schema, result)
     other = refit(cut, recut)
     test = block[is_held_out]
-    if other.trial is None or not len(test):
+    if find_trial(other) is None or not len(test):
         return CutChoice(block, schema, result)
     weights = weigh_rows(test) / weigh_rows(test).mean()
     scores = []
     for samples, fit in ((cut, other), (block, result)):
-        assert fit.trial is not None
+        trial = find_trial(fit)
+        assert trial is not None
         hidden = samples.codes[is_held_out].copy()
         hidden[:, target] = -1
         scores.append(
-            score_rows(fit.trial.predict_proba(Codes(hidden), target), test, target) * weights
+            score_rows(trial.predict_proba(Codes(hidden), target), test, target) * weights
         )
     gain, error = compare_samples(*scores)
     names = [

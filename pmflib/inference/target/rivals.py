@@ -13,6 +13,8 @@ from pmflib.base.blocks import DenseBlock, weigh_rows
 from pmflib.base.codes import Codes
 from pmflib.base.comparison import compare_samples
 from pmflib.fits.em_fit import N_FOLDS
+from pmflib.fits.fit_result import FitResult
+from pmflib.fits.target_pool import TargetPool
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 
@@ -252,8 +254,13 @@ LEAST_ERRORS = 2.0
 """Minimum difference, in standard errors, that is called one."""
 
 
+def find_trial(result: FitResult) -> JointPMF | TargetPool | None:
+    """Return what predicts the target without having seen the first held-out fold; None if nothing was held out."""
+    return result.trial if result.pool is None else result.pool.trial
+
+
 def compare_with_rivals(
-    block: DenseBlock, schema: Schema, target: int, model: JointPMF | None
+    block: DenseBlock, schema: Schema, target: int, model: JointPMF | TargetPool | None
 ) -> tuple[str, ...]:
     """Compare a model of a target with logistic regression and boosting on the fold that it was not fitted to.
 
@@ -266,7 +273,7 @@ def compare_with_rivals(
     target
         Position of the target.
     model
-        Model fitted without the first fold; None compares nothing.
+        Model fitted without the first fold, from `find_trial`; None compares nothing.
 
     Returns
     -------

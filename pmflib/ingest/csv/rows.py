@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import count, islice, zip_longest
 from typing import IO
 
 import numpy as np
@@ -87,6 +88,8 @@ class UndecodableHeaderError(SourceError):
 
 
 _BOM = b"\xef\xbb\xbf"
+SEPARATOR_LINE = re.compile(r'"?sep=[^\r\n"]{1,10}"?\r?\n', re.IGNORECASE)
+"""First line of files for Excel, which names the delimiter and is no header."""
 
 
 def read_header(source: Source, config: SourceOptions) -> list[str]:
@@ -186,6 +189,11 @@ def read_csv_rows(
                 # their fields are in wrong columns, even if their number is right
                 before += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
                 batch, rows = batch.filter(pa.array(keep)), rows[keep]
+            batch = pa.RecordBatch.from_arrays(
+                [restore_bytes(column) for column in batch.columns], names=list(columns)
+            )
+            if config.short_rows == "pad":
+                batch, rows, before = _pad(batch, rows, before, separator, indices, len(header))
             restored = _restore(batch, columns, config)
             yield RawRows(restored, rows + first, _restore_ragged(before, config, first))
         if not ragged or ragged[-1][1] != sentinel:
@@ -203,7 +211,11 @@ def read_csv_rows(
             empty = pa.RecordBatch.from_arrays(
                 [pa.array([], pa.binary())] * len(columns), names=list(columns)
             )
-            yield RawRows(empty, np.empty(0, np.int64), _restore_ragged(ragged[:-1], config, first))
+            rows, before = np.empty(0, np.int64), ragged[:-1]
+            if config.short_rows == "pad":
+                empty, rows, before = _pad(empty, rows, before, separator, indices, len(header))
+                empty = _restore(empty, columns, config)
+            yield RawRows(empty, rows + first, _restore_ragged(before, config, first))
 
 
 def _parse(
@@ -323,7 +335,7 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
 def _split_head(
     source: Source, config: SourceOptions, stream: Utf8Stream
 ) -> tuple[list[str], bytes, int]:
-    """Read the column names; return them, the first bytes in UTF-8, and the length of byte order mark and header."""
+    """Read the column names; return them, the first bytes in UTF-8, and the length of all before the data."""
     if not config.delimiter.isascii():
         raise SourceError(
             f"{source.name}: source.delimiter {config.delimiter!r} is not ASCII; write the files with a "
@@ -335,6 +347,8 @@ def _split_head(
         spare_transient(error)
         raise _truncated(source, error) from error
     whole, head = head, head.removeprefix(_BOM)
+    if line := SEPARATOR_LINE.match(head[:20].decode("latin-1")):
+        head = head[line.end() :]
     n_mark = len(whole) - len(head)
     if config.columns is not None:
         return list(config.columns), whole, n_mark
@@ -370,7 +384,21 @@ def _split_head(
         ) from None
     if len(config.delimiter) > 1:
         header = [name.replace(UNIT_SEPARATOR, config.separator) for name in header]
+    if config.repeated_columns == "number":
+        header = number_names(header)
     return header, whole, n_mark + used
+
+
+def number_names(names: Sequence[str]) -> list[str]:
+    """Number the names that stand before in a header, as pandas and DuckDB do: "q", "q_1"; blank ones stay blank."""
+    out: list[str] = []
+    taken = {*names}
+    for place, name in enumerate(names):
+        if name.strip() and name in names[:place]:
+            name = next(new for k in count(1) if (new := f"{name}_{k}") not in taken)
+            taken.add(name)
+        out.append(name)
+    return out
 
 
 def join_header(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -399,11 +427,39 @@ def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:
 def _restore(
     batch: pa.RecordBatch, columns: Sequence[str], config: SourceOptions
 ) -> pa.RecordBatch:
-    """Restore the original values of every column."""
-    restored = [restore_bytes(column) for column in batch.columns]
+    """Restore delimiters and decimal signs in every column."""
     return pa.RecordBatch.from_arrays(
-        restore_values(restored, columns, config), names=list(columns)
+        restore_values(batch.columns, columns, config), names=list(columns)
     )
+
+
+def _pad(
+    batch: pa.RecordBatch,
+    rows: IntArray,
+    ragged: Sequence[tuple[int, str]],
+    separator: str,
+    indices: Sequence[int],
+    width: int,
+) -> tuple[pa.RecordBatch, IntArray, list[tuple[int, str]]]:
+    """Add rows that only lack fields at their end to a batch, in order; return it, its row numbers, and the others."""
+    padded: dict[int, list[str]] = {}
+    for number, text in ragged:
+        fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+        # a backslash may stand for an undecodable byte; a last field that is empty was not cut
+        if 1 < len(fields) < width and fields[-1].strip() and "\\x" not in text:
+            padded[number] = [*fields, *[""] * (width - len(fields))]
+    if not padded:
+        return batch, rows, list(ragged)
+    cells = [
+        pa.array([fields[index].encode() for fields in padded.values()], pa.binary())
+        for index in indices
+    ]
+    more = pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
+    numbers = np.concatenate([rows, np.array(list(padded), np.int64)])
+    order = np.argsort(numbers)
+    whole = pa.Table.from_batches([batch, more]).take(pa.array(order)).combine_chunks()
+    rest = [each for each in ragged if each[0] not in padded]
+    return whole.to_batches()[0], numbers[order], rest
 
 
 def _restore_ragged(

@@ -1,24 +1,27 @@
-"""Detect the encoding, delimiter, header and decimal sign of CSV files from their beginnings."""
+"""Detect the header, columns and decimal sign of CSV files, and compare detected options with configured ones."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pmflib.base.errors import SourceError
 from pmflib.base.texts import list_some
 from pmflib.ingest.chunks import is_text
-from pmflib.ingest.csv.byte_stream import UNIT_SEPARATOR, choose_separator, separate_fields
-from pmflib.ingest.csv.rows import DECIMAL_COMMA, join_header, open_text
-from pmflib.ingest.options import WHITESPACE, SourceOptions
+from pmflib.ingest.csv.delimiters import LEAST_CUT, SplitRows, are_cut, find_delimiter, split_rows
+from pmflib.ingest.csv.encodings import EncodingGuess, detect_encoding
+from pmflib.ingest.csv.rows import (
+    DECIMAL_COMMA,
+    SEPARATOR_LINE,
+    join_header,
+    number_names,
+    open_text,
+)
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
-from pmflib.schema.variable import read_number
+from pmflib.schema.variable import DEFAULT_MISSING, read_number
 
 SNIFFED_BYTES = 128 << 10
 """Size of the examined part of the first file, bytes in UTF-8."""
@@ -70,35 +73,111 @@ def sniff_source(
         split, note = find_delimiter(files[0].name, text)
         config = config.model_copy(update={"delimiter": split.delimiter})
         notes += [note] if note else []
-    if "decimal" not in given:
-        decimal, note = find_decimal(split, config)
-        config = config.model_copy(update={"decimal": decimal})
-        notes += [note] if note else []
+    n_rows = config.header_rows
     if "header_rows" not in given and "columns" not in given:
         n_rows = count_header_rows(split.rows)
-        if n_rows > 1:
-            config = config.model_copy(update={"header_rows": n_rows})
-            names = join_header(split.rows[:n_rows])
-            notes.append(
-                f"the header has {n_rows} rows, of which columns are named {list_some(names, 4)}; if it has one: "
-                "pmf infer --header-rows 1"
-            )
+    if "decimal" not in given:
+        decimal, note = find_decimal(replace(split, rows=split.rows[n_rows - 1 :]), config)
+        config = config.model_copy(update={"decimal": decimal})
+        notes += [note] if note else []
+    if n_rows > config.header_rows:
+        config = config.model_copy(update={"header_rows": n_rows})
+        names = join_header(split.rows[:n_rows])
+        words = [repr(text) for text in dict.fromkeys(filter(None, split.rows[1]))]
+        notes.append(
+            f"the header has {n_rows} rows: {list_some(words, 4)} in the second are no answers; columns are named "
+            f"{list_some(names, 4)}; if it has one: pmf infer --header-rows 1"
+        )
     if "columns" not in given and config.header_rows == 1:
         config = _name_columns(files[0], split, config, notes)
+    if "repeated_columns" not in given and config.columns is None and split.rows:
+        config = _number_columns(split, config, notes)
+    if "short_rows" not in given and config.columns is None:
+        config = _pad_rows(split.rows, config, notes)
     return config, notes
 
 
+def _pad_rows(
+    rows: Sequence[Sequence[str]], config: SourceOptions, notes: list[str]
+) -> SourceOptions:
+    """Pad short rows, and note them, if all end in a field that is not empty, and their texts fit their columns."""
+    width = len(rows[0]) if rows else 0
+    data = rows[config.header_rows :]
+    short = [row for row in data if len(row) < width]
+    if len(short) < LEAST_CUT or not are_cut(rows):
+        return config
+    columns = list(zip(*(row for row in data if len(row) == width), strict=True))
+    for place, column in enumerate(columns):
+        known = set(column)
+        cells = [row[place] for row in short if place < len(row)]
+        # in a row that lost a field elsewhere, texts are in wrong columns
+        is_known = all(cell in known or not cell.strip() for cell in cells)
+        if len(column) >= REPEATED * len(known) and not is_known:
+            return config
+    notes.append(
+        f"{len(short)} of the first {len(data)} rows have fewer fields than the header, and their last is not empty: "
+        "empty ones at their ends were cut, as spreadsheets do, and are missing (source.short_rows = 'pad'; "
+        "'quarantine' refuses such rows)"
+    )
+    return config.model_copy(update={"short_rows": "pad"})
+
+
+def _number_columns(split: SplitRows, config: SourceOptions, notes: list[str]) -> SourceOptions:
+    """Number repeated names of columns, and note them."""
+    names = join_header(split.rows[: config.header_rows])
+    changed = [
+        (old, new) for old, new in zip(names, number_names(names), strict=True) if new != old
+    ]
+    # equal numbers are rather data than names, and are asked about when the columns are found
+    if not changed or any(read_number(old) is not None for old, _ in changed):
+        return config
+    numbered = [new for _, new in changed]
+    notes.append(
+        f"the header repeats names of columns, which are numbered: {list_some([repr(name) for name in numbered], 4)}; "
+        "rename them in the files if they are other columns (source.repeated_columns)"
+    )
+    return config.model_copy(update={"repeated_columns": "number"})
+
+
+NAMED_SHARE = 0.9
+"""Least share of columns in which the text of the second row is no value for the row to be part of the header."""
+LEAST_NAMED = 3
+"""Least number of such columns; two if all have the same text, such as "Response"."""
+
+
 def count_header_rows(rows: Sequence[Sequence[str]]) -> int:
-    """Count the rows of a header: three in exports of Qualtrics, two where words of the second fill blank names."""
+    """Count the rows of a header: three in exports of Qualtrics, two where the second holds no answers.
+
+    It does where its words fill blank names, or where they are no values of the rows below, in columns of few texts or
+    of numbers.
+    """
     if len(rows) > 3 and all(field.startswith('{"ImportId"') for field in rows[2]):
         return 3
     blank = [place for place, name in enumerate(rows[0]) if not name.strip()] if rows else []
     is_filled = len(rows) > 2 and all(
         "".join(rows[1][place : place + 1]).strip() for place in blank
     )
-    if len(blank) < 2 or not is_filled or any(read_number(field) is not None for field in rows[1]):
+    if len(rows) < 2 or any(read_number(field) is not None for field in rows[1]):
         return 1
-    return 2
+    return 2 if (len(blank) > 1 and is_filled) or _holds_names(rows[1], rows[2:]) else 1
+
+
+def _holds_names(second: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the texts of a row are no values of the rows below it."""
+    named, n_known = list[str](), 0
+    whole = [row for row in rows if len(row) == len(second)]
+    for cell, column in zip(second, zip(*whole, strict=True), strict=False):
+        values = [text for field in column if (text := field.strip())]
+        text = cell.strip()
+        if not values or not any(map(str.isalpha, text)) or text in DEFAULT_MISSING:
+            continue
+        is_number = all(read_number(value) is not None for value in values)
+        if text in values:
+            n_known += 1
+        elif is_number or len(values) >= REPEATED * len(set(values)):
+            named.append(text)
+    least = 2 if len(set(named)) == 1 else LEAST_NAMED
+    return len(named) >= max(least, NAMED_SHARE * (len(named) + n_known))
 
 
 def name_columns(width: int) -> tuple[str, ...]:
@@ -159,6 +238,8 @@ def read_beginning(source: Source, config: SourceOptions) -> str:
         # damage is reported when the file is read
         spare_transient(error)
     text = content[:SNIFFED_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
+    if line := SEPARATOR_LINE.match(text):
+        text = text[line.end() :]
     if len(content) > SNIFFED_BYTES:
         text = text[: text.rfind("\n") + 1] or text
     return "".join(text.splitlines(keepends=True)[:SNIFFED_ROWS])
@@ -252,160 +333,6 @@ def _reads_alike(guess: EncodingGuess, encoding: str) -> bool:
         return all(word.encode(guess.encoding).decode(encoding) == word for word in guess.words)
     except UnicodeError:
         return False
-
-
-PLAIN = ","
-"""Preferred delimiter."""
-SEPARATORS = (PLAIN, "\t", ";", "|", "::")
-"""Delimiters that rarely occur in texts."""
-BLANKS = (" ", WHITESPACE)
-"""Delimiters that often occur in texts, which are tried last."""
-WORKING_SHARE = 0.9
-"""Least share of rows with the same number of fields for a delimiter to be accepted."""
-LEAST_SHARE = 0.5
-"""The same for a delimiter found by clevercsv if none is accepted."""
-SAMPLED_BYTES = 8000
-"""Number of characters for clevercsv, whose time is superlinear."""
-
-
-@dataclass(frozen=True)
-class SplitRows:
-    """Rows from the beginning of a file, split at a delimiter.
-
-    Parameters
-    ----------
-    delimiter
-        As in ``source.delimiter``.
-    rows
-        Fields of each row.
-    width
-        Most frequent number of fields.
-    share
-        Share of the rows with this number.
-    """
-
-    delimiter: str
-    rows: list[list[str]]
-    width: int
-    share: float
-
-    @property
-    def works(self) -> bool:
-        """Whether nearly all rows, including the first, have the same number of fields, at least two."""
-        return (
-            self.width > 1
-            and self.share >= WORKING_SHARE
-            and (len(self.rows[0]) == self.width or len(self.rows) == 1)
-        )
-
-
-def split_rows(text: str, delimiter: str) -> SplitRows:
-    """Split the beginning of a file at a delimiter, skipping blank lines."""
-    lines = separate_fields(text.encode("utf-8", "surrogateescape"), delimiter)
-    separator = choose_separator(delimiter)
-    shown = " " if delimiter == WHITESPACE else delimiter
-    file = io.StringIO(lines.decode("utf-8", "surrogateescape"), newline="")
-    rows: list[list[str]] = []
-    try:
-        for row in csv.reader(file, delimiter=separator):
-            if row:
-                rows.append(
-                    [field.replace(UNIT_SEPARATOR, shown) for field in row]
-                    if separator == UNIT_SEPARATOR
-                    else row
-                )
-    except csv.Error:
-        # an unclosed field: use the rows before it
-        pass
-    sizes = Counter(map(len, rows))
-    width, times = max(sizes.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
-    return SplitRows(delimiter, rows, width, times / max(len(rows), 1))
-
-
-def find_delimiter(name: str, text: str) -> tuple[SplitRows, str]:
-    """Detect the delimiter of a file.
-
-    A delimiter is accepted if it splits nearly all rows into the same number of fields. If several or none are
-    accepted, clevercsv decides, provided that the rows agree with its result.
-
-    Parameters
-    ----------
-    name
-        Name of the file, for errors.
-    text
-        Complete lines from its beginning.
-
-    Returns
-    -------
-    The split rows, and a note for review, "" for an unambiguous comma.
-
-    Raises
-    ------
-    SourceError
-        If the result is ambiguous, with the candidates.
-    """
-    splits = {delimiter: split_rows(text, delimiter) for delimiter in (*SEPARATORS, ", ")}
-    plain, spaced = splits[PLAIN], splits.pop(", ")
-    if spaced.works and (not plain.works or spaced.width == plain.width):
-        splits[PLAIN] = spaced
-    working = [each for each in splits.values() if each.works]
-    if not working:
-        blanks = [split_rows(text, delimiter) for delimiter in BLANKS]
-        # aligned columns have empty fields between single blanks
-        working = sorted((each for each in blanks if each.works), key=lambda each: each.width)[:1]
-        splits |= {each.delimiter: each for each in blanks}
-    if len(working) == 1:
-        found = working[0]
-        return found, "" if found.delimiter == PLAIN else _describe(found)
-    if not any(each.width > 1 for each in splits.values()):
-        # a single column
-        return plain, ""
-    answer = _ask_library(text)
-    likely = [each for each in working or splits.values() if each.delimiter.strip(" ") == answer]
-    if answer == " ":
-        likely = [each for each in working or splits.values() if each.delimiter in BLANKS]
-    found = max(likely, key=lambda each: each.share, default=plain)
-    if not likely or found.width < 2 or found.share < LEAST_SHARE:
-        raise SourceError(_question(name, [each for each in splits.values() if each.width > 1]))
-    if len(found.rows[0]) != found.width:
-        raise SourceError(
-            f"{name}: its first row has {len(found.rows[0])} fields when cut at {found.delimiter!r}, and most others "
-            f"have {found.width}; remove what is above the table, or, if it has no header, name its columns in "
-            "source.columns (pmf infer: --columns, with --delimiter)"
-        )
-    others = [repr(each.delimiter) for each in working if each is not found]
-    more = f"; {' and '.join(others)} would cut all rows alike as well" if others else ""
-    return found, _describe(found) + more
-
-
-def _describe(found: SplitRows) -> str:
-    note = f"delimiter {found.delimiter!r}: cuts {100 * found.share:.3g} % of the first {len(found.rows)} rows into "
-    return note + f"{found.width} fields"
-
-
-def _question(name: str, candidates: list[SplitRows]) -> str:
-    candidates.sort(key=lambda each: -each.share)
-    listed = ", ".join(
-        f"{each.delimiter!r} ({100 * each.share:.0f} % of the first {len(each.rows)} rows have {each.width} fields)"
-        for each in candidates
-    )
-    return (
-        f"{name}: it is not clear where its rows are cut: at {listed}? Say which: set source.delimiter "
-        "(pmf infer: --delimiter)"
-    )
-
-
-def _ask_library(text: str) -> str | None:
-    """Delimiter found by clevercsv; None if it finds none."""
-    from clevercsv.detect import Detector
-    from clevercsv.exceptions import Error
-
-    part = text[:SAMPLED_BYTES]
-    try:
-        dialect = Detector().detect(part[: part.rfind("\n") + 1] or part)
-    except Error:
-        return None
-    return None if dialect is None else dialect.delimiter
 
 
 MANY_VALUES = 20
@@ -516,206 +443,3 @@ def _read(text: str, config: SourceOptions) -> float | None:
 def _point(text: str) -> str:
     """Replace a decimal comma by a point."""
     return _COMMA.sub(r"\1.\2", text)
-
-
-SCANNED_BYTES = 16 << 20
-"""Largest number of bytes of a file that are searched for texts beyond ASCII."""
-KEPT_BYTES = 32 << 10
-"""Largest size of the distinct texts from which the encoding is detected, bytes."""
-READ_BYTES = 1 << 20
-"""Chunk size for reading, bytes."""
-ENCODINGS = (
-    *("cp1252", "cp932", "gb18030", "euc_jp", "big5", "cp949", "cp1251", "cp1250", "cp1253"),
-    *("cp1254", "koi8_r", "iso8859_2", "cp866", "cp850", "mac_roman"),
-)
-"""Candidate encodings without a byte order mark, in order of preference. cp1252 extends Latin-1 except for control
-characters."""
-WIDE_ENCODINGS = ("utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be")
-"""Encodings whose texts contain zero bytes."""
-MESS_TOLERATED = 0.05
-"""Tolerance for comparing encodings by the "mess" ratio of charset-normalizer."""
-ODD_TOLERATED = 0.05
-"""Tolerance for comparing encodings by the share of odd characters: those rare in tables, or of another script than the
-ASCII letters of their word."""
-CLEAR_BELOW = 0.2
-"""Largest mess ratio and share of odd characters of a certain result, the limit of charset-normalizer."""
-ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "No", "Po", "Ps", "Sk", "Sm", "So"})
-"""Unicode categories of odd characters: controls, superscripts, modifiers, symbols; not letters or currencies."""
-NOT_ODD = frozenset("¿¡")
-"""Characters of these categories that are not odd."""
-WORDS_SHOWN = 4
-
-
-@dataclass(frozen=True)
-class EncodingGuess:
-    """Detected encoding of a file.
-
-    Parameters
-    ----------
-    encoding
-        Name for ``source.encoding``.
-    sure
-        Whether no other encoding decodes the sample differently and equally well.
-    words
-        Some decoded texts beyond ASCII.
-    others
-        Other possible encodings, each with the texts decoded by it.
-    """
-
-    encoding: str
-    sure: bool = True
-    words: tuple[str, ...] = ()
-    others: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-    def describe(self) -> str:
-        """Describe the result for review."""
-        read = f"texts read as {_list_words(self.words)}" if self.words else "all of it is ASCII"
-        if self.sure:
-            return f"encoding {self.encoding}: no other encoding reads it as well; {read}"
-        if not self.others:
-            return (
-                f"encoding {self.encoding} is a guess: none reads all of it well; {read}; set source.encoding "
-                "(pmf infer: --encoding)"
-            )
-        others = "; ".join(f"in {name} {_list_words(words)}" for name, words in self.others[:2])
-        return (
-            f"encoding {self.encoding} is not sure: {read}, and {others}; if that is right, set source.encoding "
-            "(pmf infer: --encoding)"
-        )
-
-
-def detect_encoding(source: Source) -> EncodingGuess:
-    """Detect the encoding of a CSV file: UTF-8 if possible, otherwise the most likely one by charset-normalizer.
-
-    Only the first ``SCANNED_BYTES`` are examined; ASCII counts as UTF-8.
-
-    Raises
-    ------
-    UnreachableError
-        If the file cannot be reached. Damage is reported when the file is read.
-    """
-    sample = _Sample()
-    try:
-        with open_source(source) as stream:
-            while sample.needs_more and (part := bytes(stream.read(READ_BYTES))):
-                sample.add(part)
-    except DAMAGED as error:
-        spare_transient(error)
-    return sample.guess()
-
-
-class _Sample:
-    """Sample of a file with evidence of its encoding."""
-
-    def __init__(self) -> None:
-        self._head = b""
-        self._texts: dict[bytes, None] = {}
-        self._scanned = self._kept = 0
-        self._rest = b""
-
-    @property
-    def needs_more(self) -> bool:
-        """Whether the limits are not reached yet."""
-        return self._scanned < SCANNED_BYTES and self._kept < KEPT_BYTES
-
-    def add(self, part: bytes) -> None:
-        """Add the next bytes."""
-        self._head = self._head or part[: KEPT_BYTES & ~3]
-        self._scanned += len(part)
-        if part.isascii() and self._rest.isascii():
-            self._rest = b""
-            return
-        *lines, self._rest = (self._rest + part).split(b"\n")
-        if len(self._rest) > READ_BYTES:
-            self._rest = b""
-        self._keep(lines)
-
-    def _keep(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            if line.isascii():
-                continue
-            # these bytes are never part of a multibyte character in any candidate encoding
-            for text in re.split(rb'[\r,;\t"]', line):
-                if not text.isascii() and text not in self._texts and self._kept < KEPT_BYTES:
-                    self._texts[text] = None
-                    self._kept += len(text)
-
-    def guess(self) -> EncodingGuess:
-        """Detect the encoding of the sample."""
-        import charset_normalizer
-
-        if self._head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in self._head:
-            found = charset_normalizer.from_bytes(self._head, cp_isolation=list(WIDE_ENCODINGS))
-            best = found.best()
-            if best is not None:
-                return EncodingGuess(best.encoding.replace("_", "-"), True, _find_words(str(best)))
-        self._keep([self._rest])
-        texts = b"\n".join(self._texts)
-        try:
-            return EncodingGuess("utf-8", True, _find_words(texts.decode("utf-8")))
-        except UnicodeDecodeError:
-            pass
-        matches = charset_normalizer.from_bytes(
-            texts, cp_isolation=list(ENCODINGS), threshold=0.9, preemptive_behaviour=False
-        )
-        readings: dict[str, tuple[float, str]] = {}
-        for match in matches:
-            for name in (match.encoding, *match.could_be_from_charset):
-                readings[name] = (match.chaos, str(match))
-        if not readings:
-            words = _find_words(texts.decode(ENCODINGS[0], "replace"))
-            return EncodingGuess(ENCODINGS[0], False, words)
-        return _choose(readings)
-
-
-def _choose(readings: dict[str, tuple[float, str]]) -> EncodingGuess:
-    """Choose among encodings by mess ratio, then by odd characters, then by preference."""
-    known = [name for name in ENCODINGS if name in readings]
-    least = min(readings[name][0] for name in known)
-    known = [name for name in known if readings[name][0] <= least + MESS_TOLERATED]
-    odd = {name: _measure_odd(readings[name][1]) for name in known}
-    known = [name for name in known if odd[name] <= min(odd.values()) + ODD_TOLERATED]
-    texts = readings[known[0]][1]
-    words = _find_words(texts)
-    others: list[tuple[str, tuple[str, ...]]] = []
-    for name in known[1:]:
-        other = readings[name][1]
-        if other not in {texts, *(readings[each][1] for each, _ in others)}:
-            others.append((name, _find_different(texts, other)))
-    is_clear = max(readings[known[0]][0], odd[known[0]]) <= CLEAR_BELOW
-    return EncodingGuess(known[0], is_clear and not others, words, tuple(others))
-
-
-def _measure_odd(text: str) -> float:
-    beyond = odd = 0
-    for word in re.findall(r"[^\s,;|\"]+", text):
-        is_latin = re.search("[A-Za-z]", word) is not None
-        for character in word:
-            if character.isascii():
-                continue
-            beyond += 1
-            # other alphabets decode to half-width forms in Japanese encodings
-            is_half = unicodedata.east_asian_width(character) == "H"
-            if is_half or unicodedata.category(character) in ODD_CATEGORIES:
-                odd += character not in NOT_ODD
-            elif is_latin and character.isalpha():
-                odd += not unicodedata.name(character, "").startswith("LATIN")
-    return odd / max(beyond, 1)
-
-
-def _find_words(text: str) -> tuple[str, ...]:
-    """First words beyond ASCII."""
-    words = (word for word in re.findall(r"[^\s,;|\"]+", text) if not word.isascii())
-    return tuple(
-        word[:30] for word, _ in zip(dict.fromkeys(words), range(WORDS_SHOWN), strict=False)
-    )
-
-
-def _find_different(text: str, other: str) -> tuple[str, ...]:
-    """First words of another decoding that differ from the first one."""
-    lines = zip(text.split("\n"), other.split("\n"), strict=False)
-    return _find_words("\n".join(b for a, b in lines if a != b))
-
-
-def _list_words(words: Sequence[str]) -> str:
-    return ", ".join(repr(word) for word in words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -94,6 +94,77 @@ def count_forms(texts: pa.BinaryArray) -> Counter[str]:
         words = ["zero"] * (mask >> 5) + [w for bit, w in enumerate(_CLASSES) if mask >> bit & 1]
         forms[" ".join([*words, str(length)])] = count
     return forms
+
+
+_NUMBER = r"^0*([0-9]+?)(\.0*)?$"
+"""Whole numbers, as spreadsheets and pandas spell them: 17, 00017, 17.0."""
+
+
+def spell_plainly(texts: pa.Array) -> pa.Array:
+    """Spell whole numbers without leading zeros and decimals, "00017" and "17.0" as "17"; other texts stay.
+
+    Parameters
+    ----------
+    texts
+        Stripped texts: strings, or binary in UTF-8.
+    """
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(texts.cast(pa.string()), pattern=_NUMBER, replacement=r"\1")
+
+
+def may_respell(forms: Collection[str]) -> bool:
+    """Whether identifiers of some forms of `count_forms` may spell one number in two ways."""
+    padded, plain, mixed = _list_lengths(forms)
+    longest = max([*padded, *mixed], default=0)
+    return longest > min([*padded, *plain], default=longest)
+
+
+def spell_like(texts: pa.BinaryArray, forms: Collection[str]) -> pa.BinaryArray:
+    """Spell whole numbers as a dataset does, if it spells all alike: without zeros before them, or to one length.
+
+    Parameters
+    ----------
+    texts
+        Identifiers, in UTF-8.
+    forms
+        Forms of the identifiers of the dataset, from `count_forms`.
+    """
+    import pyarrow.compute as pc
+
+    padded, plain, mixed = _list_lengths(forms)
+    lengths = {*padded, *plain}
+    # "digits other" may be numbers with decimals
+    if mixed or not lengths or (padded and len(lengths) > 1):
+        return texts
+    spelt = spell_plainly(texts)
+    if padded:
+        is_number = pc.match_substring_regex(texts.cast(pa.string()), _NUMBER)
+        spelt = pc.if_else(is_number, pc.ascii_lpad(spelt, lengths.pop(), "0"), spelt)
+    return spelt.cast(pa.binary())
+
+
+def _list_lengths(forms: Collection[str]) -> tuple[list[int], list[int], list[int]]:
+    """Lengths of numbers that are padded with zeros, of other ones, and of texts of digits and signs."""
+    lengths: dict[str, list[int]] = {}
+    for form in forms:
+        alphabet, _, length = form.rpartition(" ")
+        lengths.setdefault(alphabet, []).append(int(length))
+    padded, plain, mixed = (lengths.get(x, []) for x in ("zero digits", "digits", "digits other"))
+    return padded, plain, mixed
+
+
+def find_respelled(texts: pa.Array) -> list[list[str]]:
+    """Find the numbers that distinct identifiers spell in several ways.
+
+    Returns
+    -------
+    The spellings of each such number, sorted.
+    """
+    table = pa.table({"text": texts.cast(pa.string()), "plain": spell_plainly(texts)})
+    grouped = table.group_by("plain", use_threads=False).aggregate([("text", "distinct")])
+    found = [sorted(each) for each in grouped["text_distinct"].to_pylist()]
+    return sorted(each for each in found if len(each) > 1)
 
 
 def _classify_bytes() -> npt.NDArray[np.uint8]:

@@ -253,6 +253,10 @@ class Spill:
             keys.append(found[np.flatnonzero(np.diff(found, prepend=~found[:1]))])
         return np.unique(np.concatenate(keys))
 
+    def read_names(self) -> Iterator[pa.BinaryArray]:
+        """Read the identifiers of batches of rows, each once in a batch."""
+        yield from (rows["sample"].unique() for rows in self._scan(["sample"]))
+
     def count_rows(self, stop: float) -> int:
         """Count the rows before a time."""
         parts = self._scan(["time"], times=(-math.inf, stop))

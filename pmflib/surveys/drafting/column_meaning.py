@@ -51,8 +51,9 @@ _PERSON_WORDS = frozenset(
 )
 """Words in names of columns whose numbers are nominal codes, however few."""
 _WEIGHT_NAMES = re.compile(
-    r"wgt|wght|^w_?fst|^wt(mec|int|saf)|"
-    r"(sampl|survey|design|final|popul|person|household|replicate|probability)[a-z]*_?(weight|wt)"
+    r"wgt|wght|^w_?fst|^wt_?(mec|int|saf|ss|fin|per|supp|samp|adj|all)|^(an|d|p|ps|psp)_?weight|"
+    r"^(asec|earn|per|hh|fin|nat|rake|post)_?wt|"
+    r"(samp|survey|design|final|popul|person|household|replicate|probability|analysis|poststrat|rak)[a-z]*_?(weight|wt)"
 )
 """Names of sample weights."""
 _REPLICATE_NAMES = re.compile(
@@ -90,8 +91,9 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
     -----
     A column is an identifier if it has at least `LEAST_DISTINCT` distinct values and either
 
-    * nearly all values differ (`NEARLY_ALL`), and they are texts, or integers that are consecutive up to small gaps,
-      have the same number of digits (at least six), or are named like an identifier (``id``, ``nbr``, ``key``); or
+    * nearly all values differ (`NEARLY_ALL`), and they are texts, few of several words, or integers that are
+      consecutive up to small gaps, have the same number of digits (at least six), or are named like an identifier
+      (``id``, ``nbr``, ``key``); or
     * the name contains ``id``, ``nbr``, ``uuid`` or the like, and the number of distinct integers or texts is at least
       `MANY_NAMED` or a share `MANY` of the rows.
     """
@@ -108,7 +110,7 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
     if share < NEARLY_ALL:
         return ""
     if not numbers:
-        return shown
+        return "" if _are_sentences(value_counts.counts) else shown
     if words and split_name(name)[-1] in _IDENTIFIER_WORDS:
         return f"{shown}, and a name like an identifier's"
     values = np.array(sorted(numbers.values()))
@@ -119,6 +121,38 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
         return f"{shown}, all of {min(widths)} digits"
     return ""
 
+
+def _are_sentences(texts: Collection[str]) -> bool:
+    """Whether many texts have several words: free text."""
+    several = sum(len(_LETTERS.findall(text)) > 1 for text in texts)
+    return several >= MANY * len(texts)
+
+
+def find_free_text(name: str, value_counts: ValueCounts, seen: Mapping[str, int]) -> str:
+    """Reason why the texts of a column are what people wrote themselves; "" if they are not.
+
+    They are if most differ, and the name says so, or if nearly all differ and many have several words.
+    """
+    n_values, distinct = sum(seen.values()) + value_counts.uncounted, len(seen)
+    is_named = not _TEXT_WORDS.isdisjoint(split_name(name))
+    least, share = (LEAST_WRITTEN, MOST_WRITTEN) if is_named else (LEAST_DISTINCT, NEARLY_ALL)
+    if value_counts.categories or value_counts.overflowed or distinct < least:
+        return ""
+    if distinct < share * n_values or not (is_named or _are_sentences(seen)):
+        return ""
+    return f"free text, {distinct} distinct ones in {n_values} answers"
+
+
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+_TEXT_WORDS = frozenset(
+    "specify comment comments remark remarks verbatim feedback explain describe suggestion suggestions kommentar "
+    "bemerkung bemerkungen commentaire precisez".split()
+)
+LEAST_WRITTEN, MOST_WRITTEN = 5, 0.5
+"""Least number of distinct texts, and least share of these, under a name such as "Other (please specify)"."""
+_WEIGHT_WORDS = frozenset(
+    "weight weights wt wts wgt weighting poids gewicht gewichtung peso pesos".split()
+)
 
 LEAST_POSITIVE = 0.9
 """Least share of positive numbers in a column of weights."""
@@ -147,6 +181,13 @@ def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
         return ""
     is_one = 0.9 <= np.average(values, weights=counts) <= 1.1
     return f"{shown} of mean 1" if is_one and (values != np.round(values)).any() else ""
+
+
+def may_be_weight(name: str, numbers: Numbers) -> bool:
+    """Whether positive numbers, not all of them integers, have a word for weights in their name."""
+    values = np.array(list(numbers.values()))
+    is_real = values.size >= LEAST_DISTINCT and values.min() > 0 and (values % 1 != 0).any()
+    return bool(is_real) and not _WEIGHT_WORDS.isdisjoint(split_name(name))
 
 
 def is_replicate(name: str, value_counts: ValueCounts, numbers: Numbers) -> bool:
@@ -259,22 +300,35 @@ MOST_READ = 2000
 """Largest number of distinct values that are examined."""
 FIRST_YEAR, LAST_YEAR = 1800, 2200
 """Range of years in dates of eight digits."""
+TURN = 69
+"""First year of two digits in the twentieth century."""
 FIRST_EPOCH, LAST_EPOCH = 10**8, 5 * 10**9
 """Range of times in seconds since 1970: 1973 to 2128."""
 
-_CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:[.,]\d+)?)?"
+_CLOCK = (
+    r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:[.,]\d+)?)?"
+    r"(?:\s*(?P<half>[ap])\.?m\.?)?"
+)
 _AFTER = rf"(?:[T ]{_CLOCK}\s*(?:Z|UTC|[+-]\d\d:?\d\d)?)?"
 _YEAR, _MONTH, _DAY = (
     r"(?P<year>\d{4})",
     r"(?P<month>0?[1-9]|1[0-2])",
     r"(?P<day>0?[1-9]|[12]\d|3[01])",
 )
+_SHORT = r"(?P<year>\d\d)"
+_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_NAMED = rf"(?P<named>{'|'.join(_NAMES)})[a-z]{{0,6}}\.?"
 _FORMS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         rf"{_YEAR}(?P<sign>[-/.]){_MONTH}(?P=sign){_DAY}{_AFTER}",
         rf"{_DAY}(?P<sign>[-/.]){_MONTH}(?P=sign){_YEAR}{_AFTER}",
         rf"{_MONTH}(?P<sign>[-/.]){_DAY}(?P=sign){_YEAR}{_AFTER}",
+        rf"{_DAY}(?P<sign>[-/]){_MONTH}(?P=sign){_SHORT}{_AFTER}",
+        rf"{_MONTH}(?P<sign>[-/]){_DAY}(?P=sign){_SHORT}{_AFTER}",
+        rf"(?P<day>0[1-9]|[12]\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.{_SHORT}{_AFTER}",
+        rf"{_DAY}(?P<sign>[- ]){_NAMED}(?P=sign)(?:{_YEAR}|(?P<short>\d\d)){_AFTER}",
+        rf"{_NAMED} {_DAY},? {_YEAR}{_AFTER}",
         rf"{_YEAR}-{_MONTH}",
         _CLOCK,
     )
@@ -322,7 +376,7 @@ def find_times(name: str, counts: Mapping[str, int]) -> Times | None:
     """
     texts = list(counts)[:MOST_READ]
     first = next(iter(texts), "")
-    if not first[:1].isdigit():
+    if not first[:1].isdigit() and first[:3].casefold() not in _NAMES:
         return None
     for read in _list_readers(name, texts):
         read_texts = {text: moment for text in texts if (moment := read(text)) is not None}
@@ -346,11 +400,19 @@ def _read_form(form: re.Pattern[str], text: str) -> datetime | None:
     match = form.fullmatch(text)
     if match is None:
         return None
-    parts = {key: int(value) for key, value in match.groupdict().items() if value and key != "sign"}
+    words = {key: value.casefold() for key, value in match.groupdict().items() if value}
+    parts = {key: int(value) for key, value in words.items() if value.isdecimal()}
+    year, hour = parts.get("year", parts.get("short", 1)), parts.get("hour", 0)
+    if len(words.get("year", words.get("short", "0001"))) == 2:
+        # as in POSIX
+        year += 1900 if year >= TURN else 2000
+    if "half" in words:
+        hour = hour % 12 + 12 * (words["half"] == "p")
+    month = 1 + _NAMES.index(words["named"]) if "named" in words else parts.get("month", 1)
     try:
         return datetime(
-            parts.get("year", 1), parts.get("month", 1), parts.get("day", 1),
-            parts.get("hour", 0), parts.get("minute", 0), parts.get("second", 0), tzinfo=UTC,
+            year, month, parts.get("day", 1),
+            hour, parts.get("minute", 0), parts.get("second", 0), tzinfo=UTC,
         )  # fmt: skip
     except ValueError:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,16 +26,26 @@ from pmflib.schema.variable import (
 from pmflib.surveys.drafting.column_meaning import (
     Numbers,
     Times,
+    find_free_text,
     find_identifier,
     find_nominal_numbers,
     find_several,
     find_times,
     find_weight,
     is_replicate,
+    may_be_weight,
 )
-from pmflib.surveys.drafting.level_order import UNORDERED, LevelOrder, find_level_order
+from pmflib.surveys.drafting.level_order import (
+    UNORDERED,
+    LevelOrder,
+    find_level_order,
+    join_levels,
+    suggest_order,
+)
 from pmflib.surveys.drafting.missing_codes import HIGH_CODES, CodeProposal
+from pmflib.surveys.drafting.remedies import COMMANDS, Remedies
 
+_CAPITALS = re.compile("[A-Z]{2,3}")
 ONE_LEVEL = (
     "only one value was seen: add the levels that others may give, take the variable out, or, where empty means no, "
     "name that level (pmf infer --absent no)"
@@ -58,66 +70,6 @@ FEW_NUMBERS = 12
 """Number of distinct numbers up to which numbers are always levels."""
 OTHER = "other"
 """Name of the level of all other texts, unless the column has a level of this name."""
-
-
-@dataclass(frozen=True)
-class Remedies:
-    """Texts on how to change a draft, by the interface that is used.
-
-    Parameters
-    ----------
-    keep_identifier, keep_weight, keep_replicate, keep_text
-        How to keep a column that was taken for an identifier, a sample weight, a replicate weight or free text.
-    choose_levels
-        How to keep another number of levels.
-    make_ordinal
-        How to declare codes as numbers.
-    name_missing
-        How to declare a missing code, ``{text}``.
-    keep_codes
-        How to declare that a column has no missing codes of its own.
-    split
-        How to make a variable of each answer in the cells of ``{column}``, between which ``{sign}`` stands.
-    """
-
-    keep_identifier: str
-    keep_weight: str
-    keep_replicate: str
-    keep_text: str
-    choose_levels: str
-    make_ordinal: str
-    name_missing: str
-    keep_codes: str
-    split: str
-
-
-CHANGE = "pmf schema set schema.json COLUMN"
-"""Command that changes the draft of a column."""
-COMMANDS = Remedies(
-    f"name it as source.sample, or keep it: {CHANGE} --role nominal",
-    f"name it as source.weight (pmf infer --weight COLUMN), or keep it: {CHANGE} --role continuous",
-    f"name them as source.replicates beside source.weight, or keep it: {CHANGE} --role continuous",
-    f"keep it: {CHANGE} --other 30",
-    f"{CHANGE} --other K keeps K, --other none keeps all",
-    "if they are numbers: --role ordinal",
-    f"{CHANGE} --missing {{text}}",
-    f"to refuse: {CHANGE} --missing none",
-    "for a variable of no and yes for each: pmf infer --split '{column}={sign}'",
-)
-"""Remedies for drafts of the command line."""
-_MAKE = "pmflib.Variable(name, levels)"
-PYTHON = Remedies(
-    f"to keep it, put a {_MAKE} of it into the Schema",
-    f"give it as weight=, or, to keep it, put a {_MAKE} of it into the Schema",
-    f"give them as replicates= of a SurveyDesign, or, to keep it, put a {_MAKE} of it into the Schema",
-    f"to keep it, merge texts in the table, or put a {_MAKE} of it into the Schema",
-    f"to keep others, put a {_MAKE} of them into the Schema",
-    "if they are numbers, give the Variable values",
-    "name it in missing=",
-    "to refuse, put it into the levels of a Variable",
-    "for a variable of no and yes for each: pmflib.Schema.infer(table, split={{{column!r}: {sign!r}}})",
-)
-"""Remedies for drafts in Python."""
 WEIGHT_NOTE = "left out: a weight of samples"
 """Beginning of notes on columns that look like weights."""
 DECLARED_WEIGHT = "by which the file weights its cases"
@@ -295,6 +247,9 @@ def propose_variable(
     )
     if wishes.role is None and (times := find_times(name, given)) is not None:
         return propose(*draft.propose_times(times))
+    is_asked = wishes.role is None and not (is_answer or wishes.is_kept)
+    if is_asked and not all_numbers and (why := find_free_text(name, value_counts, given)):
+        return propose(None, "left out", f"left out: {why}; {remedies.keep_text}", why)
     if wishes.role in (None, "identifier"):
         why = "" if is_answer else find_identifier(name, value_counts, all_numbers, len(given))
         if wishes.role == "identifier":
@@ -302,7 +257,7 @@ def propose_variable(
         if why:
             note = f"left out: an identifier, {why}; {remedies.keep_identifier}"
             return propose(None, "identifier", note, why)
-    if wishes.role is None and not (is_answer or is_scale or wishes.is_kept):
+    if is_asked and not is_scale:
         if is_replicate(name, value_counts, all_numbers):
             note = f"{REPLICATE_NOTE}, by its name; {remedies.keep_replicate}"
             return propose(None, "left out", note, "its name")
@@ -381,6 +336,11 @@ class _Draft:
         remedy = self.remedies.name_missing.format(text=text)
         return f"{text} stands apart from the others: a missing code? {remedy}"
 
+    def _ask_for_weight(self) -> str:
+        """Ask whether numbers under a name such as "wt" are weights."""
+        is_asked = self.wishes.role is None and may_be_weight(self.name, self.numbers)
+        return f"a weight of samples? {self.remedies.keep_weight}" if is_asked else ""
+
     def propose_numeric(self) -> _Made:
         """Propose codes, ordered levels or, if there are too many, bins."""
         wish = self.wishes.role
@@ -404,7 +364,8 @@ class _Draft:
         if few or len(by_number) == 1:
             values = tuple(sorted(by_number))
             levels = tuple(min(by_number[value], as_text(value), key=len) for value in values)
-            note = ONE_LEVEL if len(values) == 1 else self._ask_for_code(values)
+            note = self._ask_for_weight() or self._ask_for_code(values)
+            note = ONE_LEVEL if len(values) == 1 else note
             variable = Variable(self.name, levels, values, missing=self.missing)
             return variable, "ordinal", note, f"{len(values)} distinct numbers"
         return self._propose_bins()
@@ -417,6 +378,8 @@ class _Draft:
         binned = make_bins(points, weights, self.bins)
         variable = Variable(self.name, binned.labels, binned.means, binned.edges, self.missing)
         note = f"continuous: cut into {len(binned.labels)} bins at the quantiles; values are the bins' means"
+        if asked := self._ask_for_weight():
+            note = f"{asked}; {note}"
         if binned.alone:
             shown = ", ".join(f"{value:g}" for value in binned.alone[:4])
             note += f"; a bin of its own for {shown}, which a large share of the values is"
@@ -458,9 +421,27 @@ class _Draft:
         note = "nominal: " + why
         if odd := sorted(text for text in self.seen if read_number(text) is not None):
             note += f"; some levels read as numbers ({odd[0]!r}): a missing code among them?"
+        elif near := suggest_order(variable.levels):
+            note = f"nominal: {near.reason}; "
+            if near.aside:
+                how = self.remedies.name_missing.format(text=shlex.quote(near.aside[0]))
+                note += f"if {near.aside[0]!r} is no answer: {how}; "
+            how = self.remedies.put_in_order.format(
+                levels=near.levels, line=join_levels(near.levels)
+            )
+            note += f"if all are steps: {how}"
         elif len(variable.levels) > 2:
             note += "; put the levels in order and give values if they have one"
+        if self._may_be_code():
+            note += (
+                f"; 'NA' is taken for missing, and may be one of them; {self.remedies.keep_codes}"
+            )
         return note
+
+    def _may_be_code(self) -> bool:
+        """Whether "NA" may be a level, as of continents: beside other codes of a few capitals."""
+        is_there = "NA" in self.missing and self.value_counts.counts.get("NA", 0) > 0
+        return is_there and all(map(_CAPITALS.fullmatch, self.seen))
 
     def _note_several(self) -> str:
         """Describe cells with several answers, and say how to split them; "" if cells have one."""

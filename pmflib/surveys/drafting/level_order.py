@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -121,6 +124,37 @@ none/no schooling/illiterate < preschool/kindergarten < 1st-4th/primary/elementa
 < bachelors/bachelor/bachelor's degree/bachelor's/college/undergraduate/university.degree/tertiary/bachelor degree \
 /university < masters/master/master's degree/master's/graduate/graduate school/master degree < prof-school \
 /professional.course < doctorate/phd/doctoral/doctoral degree/ph.d.
+no formal education/none/primary school or less < less than high school/less than a high school/some high school \
+/did not finish high school/did not graduate high school/no high school/did not complete high school \
+< high school/high school degree/high school diploma/high school graduate/completed high school/ged \
+< vocational/vocational training/trade school/technical school/vocational school \
+< some college/some college or associate degree/some college or associate's degree/some university \
+< associate/associate degree/associate's degree/associates degree/two-year degree/2-year degree \
+< college/college degree/bachelor/bachelor degree/bachelor's degree/bachelors degree/college graduate \
+/undergraduate degree/university degree/four-year degree/4-year degree < some graduate school/some postgraduate \
+/some graduate < graduate degree/postgraduate/postgraduate degree/post graduate degree/post-graduate degree/master \
+/master's degree/masters degree/advanced degree < professional degree/professional school \
+< doctorate/doctoral/doctoral degree/doctorate degree/phd/ph.d
+not at all/none at all/none/nothing < a little/very little/only a little/just a little/not much/not a lot \
+< some/somewhat/a moderate amount/a fair amount/moderately < a lot/quite a bit/quite a lot/much \
+< a great deal/very much/completely/a tremendous amount
+never/not at all/none of the time < almost never/hardly ever/rarely, if ever/rarely if ever \
+< rarely/seldom/once in a while/a little of the time/every once in a while/now and then < occasionally \
+< sometimes/some of the time/from time to time < about half the time/half the time/half of the time/a fair amount \
+< often/frequently/usually/most of the time/regularly/a lot < almost always/very often/nearly always \
+< always/all the time/all of the time/constantly
+never/i have never/not at all < less than once a year/less often than once a year < once a year/yearly/annually \
+/about once a year/once a year or less/once per year < a few times a year/several times a year/a few times per year \
+/less than once a month/every few months < once a month/monthly/about once a month/once or twice a month \
+/once per month < a few times a month/several times a month/a few times per month < once a week/weekly \
+/about once a week/once or twice a week/once per week \
+< a few times a week/several times a week/a few times per week/most days \
+/almost every day/several days a week < every day/daily/once a day/about once a day/once per day \
+< several times a day/a few times a day/multiple times a day/more than once a day/a few times per day
+never/none/zero times/not at all < once/one time/1 time/only once < twice/two times/2 times \
+< three times/3 times/thrice < four times/4 times < five times/5 times \
+< six times/6 times/more than five times/more than 5 times/more often/more than that
+rare < medium rare < medium < medium well < well/well done
 """
 
 
@@ -149,6 +183,27 @@ don't know|dont know|do not know|dk|not sure|unsure|cannot say|can't say|refused
 """.replace("\n", "").split("|")
 )
 """Words for not answering; in a single column, they may be regular answers."""
+_NO_ANSWER = re.compile(
+    r"(?:i(?:'d|'m| would| am)? )?(?:"
+    r"(?:would )?(?:prefer|rather|choose|chose|wish)(?: to)? not(?: to)? "
+    r"(?:say|answer|disclose|respond|share|state|tell|specify|identify)"
+    r"|(?:decline|declined|refuse|refused)(?: to (?:say|answer|state|respond|disclose))?"
+    r"|(?:don't|dont|do not) (?:know|remember|recall|understand)(?: .{1,20})?"
+    r"|(?:can't|cannot|can not) (?:say|choose|remember|recall|decide|tell)"
+    r"|(?:not|un)(?: really| quite)? ?(?:sure|certain)|no idea|(?:hard|difficult|unable) to (?:say|tell)"
+    r"|(?:doesn't|does not) apply(?: to me)?|not applicable(?: to me)?)"
+)
+"""Sentences for not answering."""
+
+
+def is_no_answer(word: str) -> bool:
+    """Whether a normalised text says that a person does not answer: "don't know", "I'd rather not say (refused)"."""
+    parts = re.split(r"\s*(?:/|,|;|\bor\b|[()\[\]])\s*", word)
+    return word in NO_ANSWERS or all(
+        part in NO_ANSWERS or _NO_ANSWER.fullmatch(part)
+        for part in [parts[0], *filter(None, parts)]
+    )
+
 
 ABSENT = frozenset(
     word.strip()
@@ -164,7 +219,8 @@ ABSENT = frozenset(
 
 
 _PREFIX = re.compile(r"\s*[(\[]?(-?\d{1,3})\s*(?:[.:)=\]]|\s-\s|\s\u2013\s)\s*(\S.*)?")
-_SCALES_OF_TWO = 2
+_MOST_ASIDE = 2
+"""Largest number of words for not answering beside an order."""
 
 
 @dataclass(frozen=True)
@@ -204,12 +260,20 @@ def find_level_order(texts: Sequence[str]) -> LevelOrder:
     Returns
     -------
     Levels by leading numbers, by intervals, by the steps of a known scale or, if none of these applies to all of them,
-    in natural order ("item2" before "item10").
+    in natural order ("item2" before "item10"). Words for not answering stand behind the others.
     """
-    found = _order_prefixes(texts) or _order_intervals(texts) or _order_words(texts)
-    if found:
+    aside = tuple(sorted(text for text in texts if is_no_answer(normalise_word(text))))
+    asked = [text for text in texts if text not in aside]
+    if (found := _order_steps(texts)) is not None:
         return found
+    if aside and len(aside) <= _MOST_ASIDE and (found := _order_steps(asked)) is not None:
+        reason = f"{found.reason}, and {list(aside)} behind it"
+        return LevelOrder((*found.levels, *aside), None, reason, aside)
     return LevelOrder(tuple(sorted(texts, key=natural_key)), None, UNORDERED)
+
+
+def _order_steps(texts: Sequence[str]) -> LevelOrder | None:
+    return _order_prefixes(texts) or _order_intervals(texts) or _order_words(texts)
 
 
 def normalise_word(text: str) -> str:
@@ -250,7 +314,8 @@ def _order_intervals(texts: Sequence[str]) -> LevelOrder | None:
     if rest in (["more"], ["More"]) and len(ends) > 1:
         ends[rest.pop()] = (max(high for _, high in ends.values()) + 1, math.inf)
     widths = [high - low for low, high in ends.values() if math.isfinite(high - low)]
-    if rest or len(ends) < 2 or not any(low < high for low, high in ends.values()):
+    has_units = all(read_number(text) is None for text in ends)
+    if rest or len(ends) < 2 or not (has_units or any(a < b for a, b in ends.values())):
         return None
     levels = sorted(ends, key=lambda text: (ends[text], natural_key(text)))
     for a, b in pairwise(levels):
@@ -276,20 +341,12 @@ def _order_intervals(texts: Sequence[str]) -> LevelOrder | None:
 
 def _order_words(texts: Sequence[str]) -> LevelOrder | None:
     words = {text: normalise_word(text) for text in texts}
-    aside = [
-        text for text in texts if words[text] in NO_ANSWERS or words[text].startswith("don't know ")
-    ]
-    asked = [text for text in texts if text not in aside]
-    if len(asked) < _SCALES_OF_TWO or len(aside) > 2:
-        return None
-    steps = _find_steps(words, asked)
+    steps = _find_steps(words, texts) if len(texts) > 1 else None
     if steps is None:
         return None
-    levels = (*sorted(asked, key=steps.__getitem__), *sorted(aside))
-    shown = f"a known scale, {levels[0]!r} to {levels[len(asked) - 1]!r}"
-    if aside:
-        return LevelOrder(levels, None, f"{shown}, and {sorted(aside)} behind it", tuple(aside))
-    return LevelOrder(levels, tuple(float(i + 1) for i in range(len(levels))), shown)
+    levels = tuple(sorted(texts, key=steps.__getitem__))
+    values = tuple(float(step + 1) for step in range(len(levels)))
+    return LevelOrder(levels, values, f"a known scale, {levels[0]!r} to {levels[-1]!r}")
 
 
 _NORMAL_SCALES = [{normalise_word(word): step for word, step in scale.items()} for scale in SCALES]
@@ -350,3 +407,59 @@ def _drop_common(words: Mapping[str, str]) -> dict[str, str]:
         text: " ".join(word for word in parts if word not in common) or plain
         for text, parts in split.items()
     }
+
+
+LEAST_NEAR = 3
+"""Least number of steps of a known scale among levels that are nearly ordered."""
+_NEGATION = re.compile(r"(?<!\w)(?:not|no|none|never|nothing)(?!\w)")
+
+
+def suggest_order(texts: Sequence[str]) -> LevelOrder | None:
+    """Suggest an order of levels that a known scale orders but for one, or for two of one step; None for others.
+
+    A person must say whether it is right: "Never, and not open to it" and "Never, but open to it" are one step. A level
+    that is no step is in ``aside``.
+    """
+    if not LEAST_NEAR < len(texts) <= _MOST_LEVELS:
+        return None
+    words = {text: normalise_word(text) for text in texts}
+    best: dict[str, int] = {}
+    for scale, pattern in zip(_NORMAL_SCALES, _LONGEST_FIRST, strict=True):
+        found = {text: scale[m[0]] for text, word in words.items() if (m := pattern.match(word))}
+        if len(set(found.values())) > len(set(best.values())):
+            best = found
+    n_steps = len(set(best.values()))
+    if n_steps < LEAST_NEAR or n_steps < len(texts) - 1:
+        return None
+    negated = {text for text, word in words.items() if _NEGATION.search(word.split(",")[-1])}
+    last = max(best.values()) + 1
+    steps = {text: best.get(text, -1 if text in negated else last) for text in texts}
+    levels = tuple(sorted(texts, key=lambda text: (steps[text], text not in negated, text)))
+    odd = tuple(text for text in levels if text not in best)
+    return LevelOrder(levels, None, f"{UNORDERED}, but nearly one of a known scale", odd)
+
+
+def join_levels(levels: Sequence[str]) -> str:
+    """Write levels for a shell as `split_levels` reads them.
+
+    Examples
+    --------
+    >>> print(join_levels(["Never, so far", "Often"]))
+    '"Never, so far",Often'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(levels)
+    return shlex.quote(text.getvalue())
+
+
+def split_levels(texts: Sequence[str]) -> tuple[str, ...]:
+    """Read levels: several texts are a level each, a single one is a line of CSV.
+
+    Examples
+    --------
+    >>> split_levels(['"Never, so far",Often']), split_levels(["a,b", "c"])
+    (('Never, so far', 'Often'), ('a,b', 'c'))
+    """
+    if len(texts) != 1:
+        return tuple(texts)
+    return tuple(next(csv.reader(texts, skipinitialspace=True), ()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,12 @@ from pmflib.base.arrays import FloatArray
 from pmflib.schema.intervals import read_interval
 from pmflib.schema.value_counts import ValueCounts, find_strays
 from pmflib.schema.variable import as_text, read_number
-from pmflib.surveys.drafting.level_order import ABSENT, NO_ANSWERS, normalise_word
+from pmflib.surveys.drafting.level_order import (
+    ABSENT,
+    find_level_order,
+    is_no_answer,
+    normalise_word,
+)
 
 HIGH_CODES = (
     *(7.0, 8.0, 9.0, 66.0, 77.0, 88.0, 95.0, 96.0, 97.0, 98.0, 99.0),
@@ -40,6 +45,8 @@ LEAST_SUPPORT = 50
 """Least number of other values for a number to be called outlying."""
 HEAPED = 20.0
 """Least ratio of a code's count to those near the end of the scale if only one number separates them."""
+LARGEST_SCALE = 100
+"""Largest number of levels among which an order is looked for."""
 LEAST_NUMBERS = 10
 """Least number of distinct numbers for a single word among them to be a missing code."""
 
@@ -86,10 +93,11 @@ def propose_codes(
     """Propose the missing codes of every column with their evidence.
 
     Words such as "unknown" are codes if at least two other levels remain, and signs such as "?" if one remains.
-    Refusals such as "none of these" are codes if two columns with different levels share them; in a single column, they
-    may be answers. A single word among numbers is a code. Numbers such as 999 are codes if they lie outside the other
-    values by more than the range of these and are more frequent than values near the end, or if they are outside in
-    `SHARED` columns. Numbers adjacent to the others, such as 99 in ages up to 98, are data.
+    Refusals such as "don't know" are codes if two columns with different levels share them, or beside numbers,
+    intervals or a known scale; beside other names in a single column, they may be answers. A single word among numbers
+    is a code. Numbers such as 999 are codes if they lie outside the other values by more than the range of these and
+    are more frequent than values near the end, or if they are outside in `SHARED` columns. Numbers adjacent to the
+    others, such as 99 in ages up to 98, are data.
 
     Parameters
     ----------
@@ -182,8 +190,9 @@ def _count_refusals(columns: Mapping[str, Mapping[str, int]]) -> Counter[str]:
         if len(seen) > 1000:
             continue
         words = {normalise_word(text) for text in seen}
-        for word in words & NO_ANSWERS:
-            company.setdefault(word, set()).add(frozenset(words - NO_ANSWERS))
+        refusals = {word for word in words if is_no_answer(word)}
+        for word in refusals:
+            company.setdefault(word, set()).add(frozenset(words - refusals))
     return Counter({word: len(others) for word, others in company.items()})
 
 
@@ -191,6 +200,7 @@ def _propose_words(seen: Mapping[str, int], refusals: Counter[str]) -> list[Code
     found = []
     texts = seen if len(seen) <= 2000 else [t for t, _ in Counter(seen).most_common(2000)]
     lone = [text for text in texts if read_number(text) is None]
+    order = _describe_scale(texts)
     for text in lone:
         if len(text) > 40:
             continue
@@ -202,6 +212,8 @@ def _propose_words(seen: Mapping[str, int], refusals: Counter[str]) -> list[Code
         elif refusals[word] > 1:
             evidence = f"a refusal that columns with {refusals[word]} sets of levels share"
             found.append(CodeProposal(text, seen[text], evidence))
+        elif order and is_no_answer(word):
+            found.append(CodeProposal(text, seen[text], f"a refusal beside {order}"))
     named = {proposal.text for proposal in found}
     odd = [text for text in lone if text not in named]
     n_numbers = len(seen) - len(lone)
@@ -220,6 +232,18 @@ def _propose_words(seen: Mapping[str, int], refusals: Counter[str]) -> list[Code
         # with one other level, a word may be an answer ("yes" or "unknown"), but a sign cannot
         found = [each for each in found if not any(map(str.isalpha, each.text))]
     return found if len(found) < len(seen) else []
+
+
+def _describe_scale(texts: Collection[str]) -> str:
+    """Describe the numbers or the order of all levels but refusals and words for missing; "" if there is none."""
+    words = {text: normalise_word(text) for text in texts} if len(texts) <= LARGEST_SCALE else {}
+    rest = [text for text, word in words.items() if word not in ABSENT and not is_no_answer(word)]
+    if len(rest) < FEW_DISTINCT - 1 or len(rest) == len(words):
+        return ""
+    if all(read_number(text) is not None for text in rest):
+        return f"{len(rest)} numbers"
+    found = find_level_order(rest)
+    return "" if found.values is None else f"an order, {found.levels[0]!r} to {found.levels[-1]!r}"
 
 
 def _find_outliers(numbers: Mapping[str, float], seen: Mapping[str, int]) -> list[_Outlier]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +17,7 @@ from pmflib.surveys.drafting.inference import (
     give_absent,
     propose_variable,
 )
+from pmflib.surveys.drafting.level_order import join_levels
 
 ReadValues = Callable[[Sequence[str]], Mapping[str, ValueCounts]]
 """Function that reads the values of columns from the data."""
@@ -79,32 +77,6 @@ GIVEN = "levels as they were given"
 """Reason for the levels of a column that a user has named."""
 NONE = "none"
 """Word of a user for no missing code at all."""
-
-
-def join_levels(levels: Sequence[str]) -> str:
-    """Write levels for a shell as `split_levels` reads them.
-
-    Examples
-    --------
-    >>> print(join_levels(["Never, so far", "Often"]))
-    '"Never, so far",Often'
-    """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(levels)
-    return shlex.quote(text.getvalue())
-
-
-def split_levels(texts: Sequence[str]) -> tuple[str, ...]:
-    """Read levels: several texts are a level each, a single one is a line of CSV.
-
-    Examples
-    --------
-    >>> split_levels(['"Never, so far",Often']), split_levels(["a,b", "c"])
-    (('Never, so far', 'Often'), ('a,b', 'c'))
-    """
-    if len(texts) != 1:
-        return tuple(texts)
-    return tuple(next(csv.reader(texts, skipinitialspace=True), ()))
 
 
 def edit_column(

@@ -15,14 +15,13 @@ from pmflib.schema.tables import CATEGORIES
 from pmflib.schema.value_counts import ValueCounts
 from pmflib.schema.variable import DEFAULT_MISSING, read_number
 from pmflib.surveys.drafting.inference import (
-    COMMANDS,
-    PYTHON,
     Proposal,
     Wishes,
     give_absent,
     propose_variable,
 )
 from pmflib.surveys.drafting.missing_codes import CodeProposal, propose_codes
+from pmflib.surveys.drafting.remedies import COMMANDS, PYTHON
 from pmflib.surveys.drafting.several_answers import split_columns
 
 
@@ -232,6 +231,7 @@ def note_strays(proposals: Mapping[str, Proposal]) -> list[str]:
 
 def list_names(names: Sequence[str]) -> str:
     """List the first names of variables and the number of others; of several, long ones without their middle."""
+    names = [name if name.strip() else repr(name) for name in names]
     if len(names) > 1:
         names = [n if len(n) <= NAME_LENGTH else f"{n[:23]}...{n[-22:]}" for n in names]
     return list_some(names, NAMES_SHOWN)
@@ -257,7 +257,7 @@ def find_sisters(
     codes: Mapping[str, Sequence[CodeProposal]],
     missing: Sequence[str],
 ) -> list[list[str]]:
-    """Group columns whose names agree up to the first number and whose values are similar.
+    """Group columns whose names agree up to the first number or item, "Rate them: tea", and whose values are similar.
 
     Parameters
     ----------
@@ -297,8 +297,8 @@ def find_sisters(
 
 
 def _begin(name: str) -> str | None:
-    """Prefix of a name before its first number; None without a number, or for a generated name."""
-    match = re.match(r"([^\d]*)\d", name)
+    """Prefix of a name before its first number, or question before its item; None without, or for a generated name."""
+    match = re.match(r"([^\d]*)\d", name) or re.match(r"(.+?)(?: - |: |\[|\? )", name)
     if match is None:
         return None
     start = match[1].strip(" _-.([#").casefold()

@@ -196,8 +196,19 @@ class CoreQuality(Section):
         stop=0.5,
     )
     """Share of a new file's rows whose identifiers have an alphabet or a length not found in any earlier file."""
+    identifier_spelling: GuardLimits = guard(
+        "write identifiers alike in all files: 17, not 17.0 or 00017", warn=0, stop=0.01
+    )
+    """Share of the identifiers of new files that equal another one of these as numbers, but are spelt differently."""
     same_answers: GuardLimits = guard("remove one of the two files", stop=0)
     """Number of new files with the same level counts as another file whose bytes differ."""
+    repeated_rows: GuardLimits = guard(
+        "remove rows that were delivered before, or name the column of identifiers in source.sample",
+        warn=0.01,
+        stop=0.1,
+    )
+    """Wide layout without identifiers: share of the new rows in stretches that earlier rows have in the same order,
+    minus this share of the earlier files."""
     future_rows: GuardLimits = guard(
         "check the unit and zone of the times, and the clock that wrote them; or set quality.future_hours",
         warn=0,

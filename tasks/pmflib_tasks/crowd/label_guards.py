@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from pmflib.apps.crowd.class_names import sort_names
 from pmflib.apps.crowd.worker_pair_counts import WorkerPairCounts
@@ -17,6 +19,7 @@ from pmflib.base.json_files import parse_json
 from pmflib.base.json_records import from_json
 from pmflib.base.texts import fold_text, unify_texts
 from pmflib.ingest.dataset.accounts import StepSummary
+from pmflib.ingest.dataset.identifiers import count_forms, find_respelled
 from pmflib.ingest.dataset.spills import LEVELS_FILE
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
@@ -26,6 +29,7 @@ from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.counts import compare_counts, estimate_correlation
 from pmflib_tasks.guards.drift import DriftTests, measure_drift
 from pmflib_tasks.guards.findings import Measurement
+from pmflib_tasks.guards.identity_guards import compare_forms, measure_respelled
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, bound_share
 
 LABELS_SHOWN = 5
@@ -162,6 +166,47 @@ def measure_label_files(
             f"{file.name}: its newest label is {days:.2f} days older than the newest label so far"
         )
         yield Measurement("time_backwards", file.name, max(days, 0.0), said)
+
+
+def measure_worker_names(
+    files: Sequence[LabelFile], last: Sequence[LabelFile], names: Sequence[str]
+) -> Iterator[Measurement]:
+    """Compare names of workers by form, and as numbers, as identifiers of samples are compared.
+
+    Parameters
+    ----------
+    files, last
+        Files of this run and of the last run, by the same workers; none of a last run that there is not.
+    names
+        Names of the workers.
+
+    Yields
+    ------
+    Measurements of ``identifier_form`` and ``identifier_spelling``; none without a new file.
+    """
+    known = {file.digest for file in last}
+    new = [file for file in files if file.digest not in known and file.given.sum()]
+    if not new:
+        return
+    forms = [[*count_forms(pa.array([name.encode()], pa.binary()))] for name in names]
+
+    def count(file: LabelFile) -> Counter[str]:
+        rows = file.given.sum(axis=1).tolist()
+        counted = Counter[str]()
+        for own, n_labels in zip(forms, rows, strict=True):
+            if n_labels:
+                counted.update(dict.fromkeys(own, n_labels))
+        return counted
+
+    yield from compare_forms(
+        {f"workers of {file.name}": count(file) for file in new}, [count(file) for file in last]
+    )
+    before = np.sum([np.zeros(len(names)), *(file.given.sum(axis=1) for file in last)], axis=0)
+    given = np.sum([file.given.sum(axis=1) for file in new], axis=0)
+    unknown = {name for name, old, now in zip(names, before, given, strict=True) if now and not old}
+    seen = [name for name, old, now in zip(names, before, given, strict=True) if now or old]
+    found = [each for each in find_respelled(pa.array(seen, pa.string())) if unknown & {*each}]
+    yield measure_respelled(found, len(seen), "workers of new files")
 
 
 def measure_agreement(

@@ -15,13 +15,16 @@ from pmflib.apps.crowd.stored.label_changes import count_new_pairs
 from pmflib.apps.crowd.stored.log_names import check_label_schema
 from pmflib.base.display.progress import report_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.crowd.label_guards import (
+    LabelFile,
     join_names,
     measure_agreement,
     measure_label_files,
+    measure_worker_names,
     read_label_files,
 )
 from pmflib_tasks.guards.file_ledger import measure_losses
@@ -31,7 +34,7 @@ from pmflib_tasks.guards.stored_checks import FINDINGS, check_dataset_times, mea
 from pmflib_tasks.guards.time_guards import Clock
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 4  # labels that changed files have lost, and times
+VERSION = 5  # forms and spellings of identifiers
 
 
 @stage(name="quality", makes="quality")
@@ -74,8 +77,13 @@ def check_label_quality(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         report_progress("quality", 0, 1)
         measured, changes = measure_files(store, config.quality, dataset, last)
-        if last is not None and changes.new:
-            measured += _compare(config, store, dataset, last, changes)
+        if changes.new:
+            files = read_label_files(store, dataset, schema)
+            before = [] if last is None else read_label_files(store, last, schema)
+            measured += measure_worker_names(files, before, schema.names)
+            if last is not None:
+                measured += _measure_losses(config, store, dataset, last, changes)
+                measured += _compare(config, store, (dataset, last), schema, (files, before))
         findings = times + assess(measured, config.quality)
         content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
         (folder / FINDINGS).write_text(content, "utf-8")
@@ -100,24 +108,32 @@ def check_label_quality(
     ).reference
 
 
-def _compare(
+def _measure_losses(
     config: PipelineConfig, store: Store, dataset: Reference, last: Reference, changes: Changes
 ) -> list[Measurement]:
-    """Measure new labels against those of the last run, and the labels that changed files have lost."""
-    schema = load_schema(config)
+    """Measure the labels that changed files have lost."""
+    if config.quality.removals_expected:
+        return []
+    both = join_names(store, (dataset, last))
+    return [*measure_losses(store, dataset, last, changes, both, config.source.layout)]
+
+
+def _compare(
+    config: PipelineConfig,
+    store: Store,
+    datasets: tuple[Reference, Reference],
+    schema: Schema,
+    both: tuple[list[LabelFile], list[LabelFile]],
+) -> list[Measurement]:
+    """Measure new labels against those of the last run: datasets and files of this run, and of the last."""
+    (dataset, last), (files, before) = datasets, both
     entry = store.find(dataset.identity)
     account = DatasetAccount.from_json({} if entry is None else entry.summary)
-    files, before = (read_label_files(store, each, schema) for each in (dataset, last))
     per_task = max(account.observed / max(account.samples, 1), 1.0)
     found = count_new_pairs(store, dataset, last, schema)
     usual = {"pairs": found.pairs, "agreeing": found.agreeing}
     earlier = np.sum([file.given.sum(axis=1) for file in before], axis=0)
-    lost: list[Measurement] = []
-    if not config.quality.removals_expected:
-        both = join_names(store, (dataset, last))
-        lost += measure_losses(store, dataset, last, changes, both, config.source.layout)
     return [
-        *lost,
         *measure_label_files(files, before, schema, per_task, config.quality),
         *measure_agreement(found.new, found.n_tasks, usual, schema.names, earlier == 0),
     ]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pmflib.base.errors import ConfigError
 from pmflib.ingest.csv.sniffing import sniff_source
+from pmflib.ingest.dataset.repeated_rows import check_repeated
 from pmflib.ingest.options import abridge, make_source
 from pmflib.ingest.source_paths import make_absolute
 from pmflib.ingest.sources import find_sources
@@ -109,6 +110,9 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
         found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
     drafted = replace(drafted, notes=(*found_out, *drafted.notes))
     schema = drafted.schema
+    is_plain &= shape is None
+    if is_plain and (repeated := check_repeated(sources, source, schema.columns)):
+        drafted = replace(drafted, notes=(repeated, *drafted.notes))
     own = tuple(filter(None, (note(schema) for note in list_offers("note_draft"))))
     drafted = replace(drafted, notes=(*drafted.notes, *own))
     output.mkdir(parents=True, exist_ok=True)

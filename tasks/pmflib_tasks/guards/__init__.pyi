@@ -31,10 +31,12 @@ from pmflib_tasks.guards.findings import refuse_empty as refuse_empty
 from pmflib_tasks.guards.findings import stop_on_findings as stop_on_findings
 from pmflib_tasks.guards.findings import summarise as summarise
 from pmflib_tasks.guards.identity_guards import Night as Night
+from pmflib_tasks.guards.identity_guards import compare_forms as compare_forms
 from pmflib_tasks.guards.identity_guards import find_twins as find_twins
 from pmflib_tasks.guards.identity_guards import is_young as is_young
 from pmflib_tasks.guards.identity_guards import measure_forms as measure_forms
 from pmflib_tasks.guards.identity_guards import measure_night as measure_night
+from pmflib_tasks.guards.identity_guards import measure_respelled as measure_respelled
 from pmflib_tasks.guards.quality import check_quality as check_quality
 from pmflib_tasks.guards.quality import read_findings as read_findings
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS as LEAST_SIBLINGS

@@ -13,19 +13,33 @@ from pmflib.base.display.summary import percent
 from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.assembly import SpilledRows, read_spilled_rows
 from pmflib.ingest.dataset.file_accounts import FileAccount
-from pmflib.ingest.dataset.identifiers import hash_identifiers
+from pmflib.ingest.dataset.identifiers import (
+    find_respelled,
+    hash_identifiers,
+    may_respell,
+    spell_plainly,
+)
 from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
-from pmflib.ingest.dataset.spills import is_among
+from pmflib.ingest.dataset.repeated_rows import (
+    describe_repeated,
+    find_repeated,
+    hash_codes,
+    limit_rows,
+)
+from pmflib.ingest.dataset.spills import Spill, is_among
 from pmflib.schema import Schema
 from pmflib.store.array_groups import read_arrays
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import SAMPLES, FileStep, list_file_steps, list_sources
 from pmflib.store.sample_blocks import list_blocks, read_block
 from pmflib_tasks.guards.findings import Measurement
+from pmflib_tasks.guards.identity_guards import measure_respelled
 from pmflib_tasks.guards.row_guards import Changes, bound_share
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
 """Multiplier that spreads levels over 64 bits (Knuth 1998, The Art of Computer Programming 3, section 6.4)."""
+MOST_NAMES = 1 << 22
+"""Largest number of rows whose identifiers are all compared as numbers."""
 SECTOR = "\0" * 512
 """Zeros of a sector that a disk has lost."""
 LONG_ROW = 3.0
@@ -156,6 +170,106 @@ def read_answers(
         -np.inf,
         lambda spill: spill.read_buckets(0, spill.n_buckets),
     )
+
+
+def measure_spellings(store: Store, dataset: Reference, changes: Changes) -> Iterator[Measurement]:
+    """Measure how many identifiers of new files are one number in two spellings: guard ``identifier_spelling``.
+
+    Identifiers are read only if their forms leave this open, and of very many a part.
+
+    Yields
+    ------
+    A measurement if new files have identifiers.
+    """
+    subject = "identifiers of new files"
+    new = {change.file.name for change in changes.new if change.file.forms}
+    if not new:
+        return
+    if not may_respell({form for change in changes.new for form in change.file.forms}):
+        yield measure_respelled([], 0, subject)
+        return
+    n_rows = sum(change.file.rows.rows_encoded for change in changes.new)
+    part = np.uint64(n_rows // MOST_NAMES + 1)
+    names = pa.array([], pa.binary())
+    for step in list_file_steps(store, dataset):
+        if step.name not in new or step.step.kind != "spill":
+            continue
+        for batch in Spill(store.locate(step.step), {}).read_names():
+            if part > 1:
+                # spellings of one number are kept together
+                plain = hash_identifiers(spell_plainly(batch).cast(pa.binary()))
+                batch = batch.filter(pa.array(plain % part == 0))
+            names = pa.concat_arrays([names, batch]).unique()
+    yield measure_respelled(find_respelled(names), len(names), subject)
+
+
+def measure_repeated(
+    store: Store,
+    dataset: Reference,
+    files: Sequence[FileAccount],
+    changes: Changes,
+    schema: Schema,
+) -> Iterator[Measurement]:
+    """Measure the share of new rows without identifiers that come again: guard ``repeated_rows``.
+
+    New files are read first, then the latest of the others, up to `limit_rows` in all. What earlier files repeat of
+    each other was accepted, and is subtracted.
+
+    Parameters
+    ----------
+    store, dataset, schema
+        The dataset, and its variables.
+    files, changes
+        All files, and the new ones.
+
+    Yields
+    ------
+    A measurement if there are new rows, and rows have no identifiers.
+    """
+    steps = list_file_steps(store, dataset)
+    new = {change.file.name: change.file.rows.rows_encoded for change in changes.new}
+    if not sum(new.values()) or any(step.step.kind == "spill" for step in steps):
+        return
+    left, hashed = limit_rows(schema.n_variables), dict[str, HashArray]()
+    # new files first, then the latest of the others
+    for name in (*new, *(file.name for file in reversed(files) if file.name not in new)):
+        parts = [np.empty(0, np.uint64)]
+        for step in (each for each in steps if each.name == name and left > 0):
+            parts.append(_hash_rows(store, step, schema))
+            left -= parts[-1].size
+        hashed[name] = np.concatenate(parts)
+    names = [file.name for file in files if hashed[file.name].size]
+    names.sort(key=lambda name: name in new)
+    rows = [hashed[name] for name in names]
+    repeated = find_repeated(rows)
+    if repeated is None:
+        reason = "rows have so few levels that equal ones are no evidence"
+        yield Measurement("repeated_rows", "new rows", None, reason)
+        return
+    # of a file that has grown, the last rows are new
+    added = {
+        name: each[-n:] for name, each in zip(names, repeated, strict=True) if (n := new.get(name))
+    }
+    if not added:
+        return
+    before = [each for name, each in zip(names, repeated, strict=True) if name not in new]
+    usual = float(np.mean(np.concatenate(before))) if before else 0.0
+    share = float(np.mean(np.concatenate([*added.values()])))
+    said = describe_repeated([*added], [*added.values()]) or "no new rows come again"
+    yield Measurement("repeated_rows", "new rows", max(share - usual, 0.0), said)
+
+
+def _hash_rows(store: Store, step: FileStep, schema: Schema) -> HashArray:
+    """Hash the rows of a partition without identifiers, in the order of the file."""
+    path = store.locate(step.step) / SAMPLES
+    blocks = list(list_blocks(path))
+    if not blocks:
+        return np.empty(0, np.uint64)
+    rows = np.concatenate([block.rows for block in blocks])
+    parts = [hash_codes(read_block(block).to_codes(schema.offsets)) for block in blocks]
+    numbers = read_arrays(path, ["row"])[0]["row"]
+    hashes: HashArray = np.concatenate(parts)[np.argsort(numbers[rows])]
+    return hashes
 
 
 def measure_empty(

@@ -170,41 +170,75 @@ def _compare_dependence(night: Night, history: Sequence[Night]) -> Measurement:
 
 
 def measure_forms(changes: Changes, last: Sequence[FileAccount]) -> Iterator[Measurement]:
+    """Compare the forms of the identifiers of new files with those of files of the last run: see `compare_forms`."""
+    new = {change.subject: change.file.forms for change in changes.new}
+    return compare_forms(new, [file.forms for file in last])
+
+
+def compare_forms(
+    new: Mapping[str, Mapping[str, int]], last: Sequence[Mapping[str, int]]
+) -> Iterator[Measurement]:
     """Measure how many identifiers of new files have an alphabet or a length that no earlier file had.
 
     Parameters
     ----------
-    changes
-        New files.
+    new
+        For each subject, rows by form of their identifier: see `pmflib.ingest.dataset.identifiers.count_forms`.
     last
-        Files of the last run.
+        The same for each earlier file; empty for sources without identifiers.
 
     Yields
     ------
-    Measurements of the guard ``identifier_form``: for each new file the lower bound of the share of its rows whose
+    Measurements of the guard ``identifier_form``: for each subject the lower bound of the share of its rows whose
     identifiers have a new form, minus the largest such share of an earlier file. None for sources without identifiers.
     """
-    known = [Counter(file.forms) for file in last if file.forms]
+    known = [Counter(forms) for forms in last if forms]
     if not known:
         return
     total = sum(known, Counter[str]())
     usual = 0.0
     if len(known) >= LEAST_SIBLINGS:
         usual = max(_find_strange(each, total - each)[1] for each in known)
-    for change in changes.new:
-        if not change.file.forms:
+    for subject, forms in new.items():
+        if not forms:
             continue
-        strange, share = _find_strange(change.file.forms, total)
-        n_rows = sum(change.file.forms.values())
-        said = f"{change.subject}: {strange.total():,} of {n_rows:,} rows have identifiers of a new form"
+        strange, share = _find_strange(forms, total)
+        n_rows = sum(forms.values())
+        said = f"{subject}: {strange.total():,} of {n_rows:,} rows have identifiers of a new form"
         if strange:
             shown, before = (
                 ", ".join(sorted(each, key=lambda form: -each[form])[:3])
                 for each in (strange, total)
             )
             said += f": {shown}; earlier forms: {before}"
-        measured = max(share - usual, 0.0)
-        yield Measurement("identifier_form", change.subject, measured, said)
+        yield Measurement("identifier_form", subject, max(share - usual, 0.0), said)
+
+
+def measure_respelled(found: Sequence[Sequence[str]], total: int, subject: str) -> Measurement:
+    """Measure the share of identifiers that others equal as numbers: guard ``identifier_spelling``.
+
+    Parameters
+    ----------
+    found
+        Spellings of each number, from `pmflib.ingest.dataset.identifiers.find_respelled`. A finding shows their
+        pattern, as it must not name people.
+    total
+        Number of distinct identifiers.
+    subject
+        The identifiers.
+    """
+    n_alike = sum(map(len, found))
+    said = f"{n_alike:,} {subject} are numbers that others spell differently"
+    if found:
+        digits = min(len(each.partition(".")[0]) for each in found[0])
+        one, other = sorted(_mask(each, digits) for each in found[0])[:2]
+        said += f", such as {one!r} and {other!r} (9 for any digit)"
+    return Measurement("identifier_spelling", subject, n_alike / max(total, 1), said)
+
+
+def _mask(text: str, n_digits: int) -> str:
+    whole, point, rest = text.partition(".")
+    return whole[:-n_digits] + "9" * n_digits + point + rest
 
 
 def _find_strange(forms: Mapping[str, int], known: Mapping[str, int]) -> tuple[Counter[str], float]:

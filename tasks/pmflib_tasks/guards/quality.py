@@ -26,7 +26,7 @@ from pmflib_tasks.guards.stored_checks import (
 from pmflib_tasks.guards.time_guards import Clock
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 5
+VERSION = 6
 COMPARED = ("dataset", "counts")
 """Stages of earlier runs that are used for comparison."""
 

@@ -45,6 +45,8 @@ from pmflib_tasks.guards.file_ledger import (
     measure_damage,
     measure_empty,
     measure_losses,
+    measure_repeated,
+    measure_spellings,
     read_answers,
 )
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
@@ -156,8 +158,7 @@ def measure_files(
     last_schema
         Variables of the last run, which may have left the schema since; None for label logs.
     samples
-        Schema and layout of rows that belong to samples, which may return and have identifiers of a stable form; None
-        for the tasks of a label log.
+        Schema and layout of rows that belong to samples, which may return; None for the tasks of a label log.
 
     Returns
     -------
@@ -187,9 +188,12 @@ def measure_files(
         columns = () if last_schema is None else last_schema.columns
         known = {*columns, *(name for file in last_files for name in file.ignored_columns)}
     measured += find_new_columns(files, changes, known)
+    measured += measure_forms(changes, last_files)
+    measured += measure_spellings(store, dataset, changes)
     if samples is not None:
-        measured += [*measure_forms(changes, last_files), *find_twins(files, changes)]
+        measured += find_twins(files, changes)
         measured += measure_empty(changes, last_files, *samples)
+        measured += measure_repeated(store, dataset, files, changes, samples[0])
         is_same = last_schema is not None and last_schema.digest == samples[0].digest
         is_same &= last is not None and _are_alike(store, dataset, last)
         if last is not None and is_same and not config.removals_expected:

@@ -10,6 +10,7 @@ from typing import Any
 from pmflib.base.display.progress import report_progress
 from pmflib.ingest.dataset.build_steps import ERASURES
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
+from pmflib.ingest.dataset.file_accounts import read_files
 from pmflib.ingest.sources import digest_source, find_sources
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
@@ -20,8 +21,8 @@ from pmflib_tasks.questions.answers import read_questions
 from pmflib_tasks.questions.stored_predictions import answer_stored
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-# 2: errors of expected values by scale
-VERSION = 3
+# 4: samples spelt as in the dataset, and the number of unknown ones
+VERSION = 4
 
 
 @stage(name="answer", makes="answers")
@@ -59,7 +60,10 @@ def answer(
     raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        requested = read_questions(source, fitted.schema, config.source).leave_out(erased)
+        files = read_files(store, dataset, counted=False)
+        forms = {form for file in files for form in file.forms}
+        requested = read_questions(source, fitted.schema, config.source).spell_like(forms)
+        requested = requested.leave_out(erased)
         layers, show = list_layers(store, dataset), partial(report_progress, "answer")
         n_buckets = read_content(store, dataset)["origin"]["buckets"]
         with open_workers(config, address) as (client, _):

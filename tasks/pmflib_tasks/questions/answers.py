@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pmflib.base.arrays import FLOOR, IntArray
 from pmflib.base.errors import ConfigError, SourceError
 from pmflib.base.hashing import HashArray
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
-from pmflib.ingest.dataset.identifiers import read_identifiers
+from pmflib.ingest.dataset.identifiers import hash_identifiers, read_identifiers, spell_like
 from pmflib.ingest.dataset.long import ValueEncoder, encode_variables
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
@@ -137,6 +138,11 @@ class Questions:
     variables: IntArray
     names: pa.StringArray
     truths: IntArray
+
+    def spell_like(self, forms: Collection[str]) -> Questions:
+        """Spell whole numbers as the samples of a dataset are spelt: see `pmflib.ingest.dataset.identifiers`."""
+        samples = spell_like(self.samples, forms)
+        return replace(self, samples=samples, hashes=hash_identifiers(samples))
 
     def leave_out(self, erased: ErasedSamples | None) -> Questions:
         """Select the questions about samples that are not erased."""

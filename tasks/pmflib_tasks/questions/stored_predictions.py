@@ -52,7 +52,8 @@ def answer_stored(
 
     Returns
     -------
-    Number of questions, and the measures of `score_answers` if true answers were given.
+    Number of questions, of those about samples that the dataset lacks, and the measures of `score_answers` if true
+    answers were given.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def answer_stored(
     table = pa.concat_tables(tables).sort_by("question").drop_columns(["question"])
     pq.write_table(table, folder / ANSWERS, compression="zstd")
     measures = score_answers(table, questions.variables, questions.truths, model)
-    return {"questions": len(questions.samples), **measures}
+    return {"questions": len(questions.samples), "unknown": int(others.size), **measures}
 
 
 def _count_up(

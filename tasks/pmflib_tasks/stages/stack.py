@@ -51,7 +51,8 @@ def stack(
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         # on most nights the manifest has the model
-        from pmflib.answering.weighing import inherit_weight, weigh_model
+        from pmflib.answering.equivalent_samples import find_equivalent_samples
+        from pmflib.answering.weighing import weigh_model
         from pmflib.em.family import PassReporter
         from pmflib.em.stored_samples import StoredSamples
         from pmflib.fits.fit_result import summarise_fit
@@ -92,8 +93,11 @@ def stack(
             report_progress("stack", em.max_passes, em.max_passes, names)
             hidden = [*folds.validation, *folds.test]
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
-            known = live is not None and inherit_weight(result.model, live, training.n_samples)
-            (known or weigh_model(result.model, training, unseen)).save(folder / "model")
+            model = result.model
+            # a model that is continued keeps its weight
+            if live is None or not find_equivalent_samples(model.origin).n_questions:
+                model = weigh_model(model, training, unseen)
+            model.save(folder / "model")
             return summarise_fit(result)
 
     report_progress("stack", 0, em.max_passes)

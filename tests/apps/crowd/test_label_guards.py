@@ -8,7 +8,12 @@ from pmflib.apps.crowd.worker_pair_counts import count_worker_pairs
 from pmflib.base import SparseBlock
 from pmflib.schema import Schema, Variable
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.crowd.label_guards import LabelFile, measure_agreement, measure_label_files
+from pmflib_tasks.crowd.label_guards import (
+    LabelFile,
+    measure_agreement,
+    measure_label_files,
+    measure_worker_names,
+)
 from pmflib_tasks.guards import assess
 
 SCHEMA = Schema(tuple(Variable(f"w{k}", ("a", "b", "c")) for k in range(6)))
@@ -145,3 +150,33 @@ def test_measure_agreement__unknown_workers_who_answer_at_random(n_guessers, act
 def test_quality_config__refuses_limits_that_are_in_the_wrong_order():
     with pytest.raises(ValueError, match="label_agreement"):
         QualityConfig.model_validate({"label_agreement": {"warn": 0.3, "stop": 0.2}})
+
+
+def check_names(names, *nights):
+    """Findings on the names of workers of the last night, of which each gives ten labels a night."""
+    files = [
+        make_file(f"{n}", [[10 * (name in night)] for name in names])
+        for n, night in enumerate(nights)
+    ]
+    measured = measure_worker_names(files, files[:-1], names)
+    return {each.guard: each for each in assess(measured, CONFIG)}
+
+
+def test_measure_worker_names__numbers_that_are_written_as_before_or_otherwise():
+    before = ["11", "12", "13", "14"]
+    new = ["15", "16", "101"]
+    assert all(each.passed for each in check_names(before + new, before, new).values())
+    found = check_names([*before, "11.0", "12.0"], before, ["11.0", "12.0"])
+    assert {name: each.action for name, each in found.items()} == {
+        "identifier_form": "stop",
+        "identifier_spelling": "stop",
+    }
+    # names of people are in no sentence
+    assert all("11" not in each.sentence for each in found.values())
+    # within the first night
+    (found,) = check_names(["00011", "11", "12"], ["00011", "11", "12"]).values()
+    assert (found.guard, found.action) == ("identifier_spelling", "stop")
+    # what was accepted once is known
+    names = ["00011", "11"]
+    assert check_names(names, names, ["11"])["identifier_spelling"].passed
+    assert list(measure_worker_names([], [], names)) == []

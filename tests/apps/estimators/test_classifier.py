@@ -61,6 +61,30 @@ def test_fit__rank_chosen_by_default():
     assert fitted.score(X.drop(index=train), y.drop(index=train)) > 0.9
 
 
+def test_fit__predictions_are_averaged_and_saved(tmp_path):
+    """The class is the parity of two columns or follows a third, so that no single rung is the best everywhere."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(900, 5))
+    y = np.where(rng.random(900) < 0.5, X[:, 0] ^ X[:, 1], X[:, 2])
+    model = pmf.PMFClassifier(random_state=1).fit(X[:600], y[:600])
+    found = model.predict_proba(X[600:])
+    pool = model.pool_
+    assert pool is not None
+    assert sum(each.weight for each in pool.rungs) == pytest.approx(1)
+    assert any(each.kind == "target" for each in pool.rungs)
+    losses = {}
+    for name, chances in (("pool", found), ("counted", np.tile(np.mean(y[:600]), (300, 2)))):
+        losses[name] = -np.log(chances[np.arange(300), y[600:]]).mean()
+    # the entropy of a class that one of two columns decides, a quarter of the rows the wrong way
+    assert losses["pool"] < 0.62 < losses["counted"]
+    model.save(tmp_path / "model")
+    loaded = pmf.PMFClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X[600:]), found)
+    again = pmf.PMFClassifier(random_state=1).fit(X[:600], y[:600])
+    np.testing.assert_array_equal(again.predict_proba(X[600:]), found)
+    assert "averaged for the target" in str(model.result_.summary())
+
+
 def test_fit__bins_of_continuous_columns():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = pmf.PMFClassifier(rank=4, bins=4).fit(X, y)

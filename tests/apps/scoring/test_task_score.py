@@ -157,7 +157,7 @@ def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
         None,
     )
     summary = summary_of(config, found)
-    assert (summary["questions"], summary["judged"]) == (6, n_judged)
+    assert (summary["questions"], summary["unknown"], summary["judged"]) == (6, 1, n_judged)
     assert summary["accuracy"] == pytest.approx(correct / n_judged)
     assert answer.fn(config, stages["dataset"], stages["model"], path, workers) == found
 

@@ -16,10 +16,16 @@ CODES = make_codes(np.random.default_rng(0), 400, CARDINALITIES)
 SINGLES = np.concatenate([np.full(n, 1 / n) for n in CARDINALITIES])
 
 
+def refuse(*_):
+    raise AssertionError("a forest needs no fit to a target")
+
+
+START = RungStart(SINGLES, OFFSETS, 0, refuse, refuse)
+
+
 def fit(rung):
     """A rung after a few passes."""
-    start = RungStart(SINGLES, OFFSETS, 0, lambda: make_model(None, CARDINALITIES, 1))
-    ((family, state),) = rung.begin(start)
+    ((family, state),) = rung.begin(START)
     source = BlocksInMemory.cut(CODES, OFFSETS, rung.rank)
     ended = run_em(family, source, state, limits=LIMITS._replace(max_passes=6))
     return rung.make(rung.join([ended.parameters]), SCHEMA, ModelOrigin())
@@ -44,8 +50,7 @@ def test_mix_forests__density_of_the_mixture_of_classes_and_forests():
 
 
 def test_forest_rung__starts_and_options_differ_by_number():
-    start = RungStart(SINGLES, OFFSETS, 0, lambda: make_model(None, CARDINALITIES, 1))
-    begun = [ForestRung(2, 4, 1, 0.3, k).begin(start)[0] for k in range(len(OPTIONS))]
+    begun = [ForestRung(2, 4, 1, 0.3, k).begin(START)[0] for k in range(len(OPTIONS))]
     assert len({str(family) for family, _ in begun}) == len(OPTIONS)
     first, second = (state.parameters.tables for _, state in begun[:2])
     assert np.abs(first - second).max() > 0.01

@@ -35,6 +35,27 @@ def test_posterior__is_the_share_of_each_state(model):
     np.testing.assert_allclose(model.posterior(codes), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("least", [0.0, 1e-100])
+def test_invert_cells__equals_hiding_one_after_another(model, least):
+    """Also of states without edges, and where a state makes a cell nearly impossible, which is then not divided by."""
+    plain = Forest.without_edges(2, model.schema.offsets)
+    forest = Forest.join([model.forest, plain])
+    tables = np.concatenate([model.tables, plain.spread_levels(model.factors[:, :2])])
+    if least:
+        tables[forest.rows[forest.row_sizes > 1][::3]] = least
+        tables = forest.normalise(tables, tables)
+    prior = np.append(model.prior, [0.5, 0.3])
+    mixed = TreePMF.make(TreeParameters(prior / prior.sum(), forest, tables), model.schema)
+    codes = np.concatenate([draw_gaps(list_cells(model)[0], 200), np.full((1, len(SIZES)), -1)])
+    found = mixed.invert_cells(codes, mixed.posterior(codes))
+    for position in range(len(SIZES)):
+        rows = np.flatnonzero(codes[:, position] >= 0)
+        pmf_found = mixed.predict_proba(codes[rows], position)
+        expected = 1 / pmf_found[np.arange(rows.size), codes[rows, position]]
+        np.testing.assert_allclose(found[rows, position], expected, rtol=1e-9)
+    assert not found[codes < 0].any()
+
+
 @pytest.mark.parametrize("position", range(len(SIZES)))
 def test_predict_proba__is_that_of_all_completions(model, position):
     cells, chances = list_cells(model)

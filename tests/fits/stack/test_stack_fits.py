@@ -245,6 +245,9 @@ def test_fit_em__a_stack_continues_with_its_models_and_new_weights(stack, tmp_pa
     np.testing.assert_array_equal(again.model.prior, found.model.prior)
     kept = pmf.fit_em(new, live)
     assert [each.weight for each in kept.ladder] == [each.weight for each in stack.ladder]
+    assert not kept.model.ask("P(v0)", new).is_assumed
+    worth, start = (each.origin["equivalent_samples"] for each in (kept.model, live))
+    assert worth == {**start, "n_fitted": 2000}
 
 
 def test_fit_em__a_stack_with_naive_bayes_does_not_continue():
@@ -255,6 +258,39 @@ def test_fit_em__a_stack_with_naive_bayes_does_not_continue():
     assert "naive Bayes" in [each.name for each in found.ladder]
     with pytest.raises(PmfError, match="naive Bayes"):
         pmf.fit_em(codes, found.model)
+
+
+def test_fit_em__a_target_has_an_average_of_predictions_beside_the_stack():
+    unseen = TRUTH.sample(2000, 31)
+    found = pmf.fit_em(CODES, schema=SCHEMA, target=1, effort="quick")
+    pool = found.pool
+    assert pool is not None
+    assert not any(each.kind == "target" for each in found.ladder)
+    chances = pool.predict_proba(unseen, 1)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    expected = sum(
+        each.weight * model.predict_proba(unseen, 1)
+        for each, model in zip(pool.rungs, pool.models, strict=True)
+    )
+    np.testing.assert_allclose(chances, expected)
+    own = np.arange(2000), unseen[:, 1]
+    loss, alone = -np.log(chances[own]).mean(), -np.log(found.model.marginal([1])[own[1]]).mean()
+    best = -np.log(TRUTH.predict_proba(unseen, 1)[own]).mean()
+    assert best < loss < best + 0.1 * (alone - best)
+    # the trial has not seen the first fold, and is as good
+    assert pool.trial is not None
+    trial = -np.log(pool.trial.predict_proba(unseen, 1)[own]).mean()
+    assert abs(trial - loss) < 0.1 * (alone - best)
+    with pytest.raises(PmfError, match="chosen for 1"):
+        pool.predict_proba(unseen, 2)
+    assert pmf.fit_em(CODES, schema=SCHEMA, effort="quick").pool is None
+
+
+def test_fit_em__few_samples_of_a_target_are_naive_bayes():
+    found = pmf.fit_em(pmf.Codes(CODES[:8]), schema=SCHEMA, target=1)
+    assert [each.name for each in found.ladder] == ["naive Bayes"]
+    assert found.pool is None
+    assert any("independent given the target" in note for note in found.notes)
 
 
 def test_fit_em__what_a_ladder_leaves_no_choice_of():

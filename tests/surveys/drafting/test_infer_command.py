@@ -28,6 +28,20 @@ def test_infer__a_long_log_is_named_with_the_options_that_draft_it(call, tmp_pat
     assert json.loads(out)["long_flags"] == "--sample who --variable what --value stars"
 
 
+def test_infer_and_check__rows_that_come_again_are_said(call, tmp_path):
+    rows = [",".join(map(str, row)) for row in RNG.integers(0, 4, (300, 6)).tolist()]
+    (tmp_path / "data").mkdir()
+    for name, lines in (("a", rows[:200]), ("b", rows)):
+        (tmp_path / "data" / f"{name}.csv").write_text("\n".join(["p,q,r,s,t,u", *lines]) + "\n")
+    for command in (["infer", "data"], ["check", "data", "--schema", "schema.json"]):
+        code, out, _ = call(*command)
+        assert code == 0
+        assert "of 500 rows come again" in out
+        assert "in b.csv" in out
+    (tmp_path / "data" / "b.csv").unlink()
+    assert "come again" not in call("check", "data", "--schema", "schema.json")[1]
+
+
 @pytest.mark.parametrize("name", ["W_FSTR", "xx"])
 def test_infer__replicate_weights_are_no_variables(name, call, tmp_path):
     header = ["q1", "q2", "w", *(f"{name}{n + 1}" for n in range(12))]

@@ -40,6 +40,21 @@ def test_propose_variable__number_among_texts_may_be_a_missing_code():
     assert "'-9'" in note
 
 
+@pytest.mark.parametrize(
+    ("values", "is_asked"),
+    [
+        (["EU", "NA", "AS", "SA"], True),
+        (["EU", None, "AS", "SA"], False),
+        (["Europe", "NA", "Asia"], False),
+        (["1", "NA", "2"], False),
+    ],
+)
+def test_propose_variable__na_among_codes_is_asked_about(values, is_asked):
+    variable, note = propose(values * 20)
+    assert ("'NA' is taken for missing" in note) == is_asked
+    assert "NA" not in variable.levels
+
+
 def test_propose_variable__own_missing_texts():
     variable, _ = propose(["a", "?", ""], missing=("?",))
     assert variable.levels == ("", "a")
@@ -228,6 +243,27 @@ def test_propose_variable__free_text_is_left_out_unless_it_is_wanted():
     assert variable is None
     assert "pmf schema set" in note
     assert propose(values, wishes=Wishes(other=2))[0].levels == ("text 0", "text 1", "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("Other (please specify)", ["bus", "tram", "on foot", "horse", "bus", "bike", "taxi"]),
+        ("q7_comments", ["fine", "too long", "good survey", "ok", "thanks"]),
+        ("q9", [f"I went to {place} by train" for place in "abcdefghijklmnop"]),
+    ],
+)
+def test_propose_variable__what_people_wrote_themselves_is_no_identifier(name, texts):
+    counted = ValueCounts()
+    counted.add(pa.array([*texts, *[None] * 200]))
+    proposal = propose_variable(name, counted)
+    assert proposal.role == "left out"
+    assert proposal.note.startswith("left out: free text")
+    assert propose_variable(name, counted, wishes=Wishes(is_kept=True)).variable is not None
+    # the same answers by many are levels
+    often = ValueCounts()
+    often.add(pa.array(texts * 20))
+    assert propose_variable(name, often).variable is not None
 
 
 def test_propose_variable__rest_is_no_level_of_the_data():

@@ -4,6 +4,7 @@ import pytest
 
 from pmflib.schema import ValueCounts
 from pmflib.surveys.drafting import propose_codes
+from pmflib.surveys.drafting.inference import propose_variable
 
 N = 2000
 RNG = np.random.default_rng(5)
@@ -111,3 +112,34 @@ def test_propose_codes__a_number_between_codes_is_one():
 def test_propose_codes__words_astray_hide_no_code():
     ages = np.concatenate([mix(AGES, 999), ["old", "young", "ancient"]])
     assert propose(age=ages) == {"age": ["999"]}
+
+
+@pytest.mark.parametrize(
+    "word", ["Prefer not to answer", "Don't know", "I don't know", "Refused", "Can't choose"]
+)
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ("18 - 29", "30 - 44", "45+"),
+        ("Disagree", "Neutral", "Agree"),
+        ("1", "2", "3", "4", "5"),
+    ],
+)
+def test_a_refusal_beside_an_order_is_missing_unless_declared_a_level(word, levels):
+    counts = ValueCounts()
+    counts.add(pa.array([*levels, word] * 20))
+    codes = propose_codes({"x": counts}, ("",))["x"]
+    assert [code.text for code in codes] == [word]
+    assert "a refusal beside" in codes[0].evidence
+    drafted = propose_variable("x", counts, missing=("",), codes=codes)
+    assert drafted.role == "ordinal"
+    assert drafted.variable.levels == levels
+    # without the code, it is a level
+    assert word in propose_variable("x", counts, missing=("",)).variable.levels
+
+
+@pytest.mark.parametrize("levels", [("Yes", "No"), ("Baked", "Fried", "Roasted")])
+def test_a_refusal_beside_names_is_a_level(levels):
+    counts = ValueCounts()
+    counts.add(pa.array([*levels, "I don't know"] * 20))
+    assert propose_codes({"x": counts}, ("",)) == {}

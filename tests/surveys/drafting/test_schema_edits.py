@@ -9,12 +9,11 @@ from pmflib.base import SchemaError
 from pmflib.schema import DEFAULT_MISSING, ValueCounts
 from pmflib.surveys.drafting import DraftedSchema, propose_codes, propose_variable
 from pmflib.surveys.drafting.drafted_schema import ColumnDraft
+from pmflib.surveys.drafting.level_order import join_levels, split_levels
 from pmflib.surveys.drafting.schema_edits import (
     ColumnEdit,
     edit_column,
     edit_missing,
-    join_levels,
-    split_levels,
 )
 
 TABLE = {

@@ -35,6 +35,18 @@ def test_find_sisters__names_begin_alike_and_values_are_the_same():
     assert find_sisters(count(q1=[0, 1] * 9, q2=[0, 1] * 9), {}, ()) == []
 
 
+def test_find_sisters__items_of_a_question():
+    answers = RNG.choice(["Liked it", "Hated it", "Left early"], N)
+    columns = {
+        "How was it? - Monday": answers,
+        "How was it? - Tuesday": answers[::-1],
+        "Where? - Monday": answers,
+        "film": answers,
+    }
+    group = ["How was it? - Monday", "How was it? - Tuesday"]
+    assert find_sisters(count(**columns), {}, ("",)) == [group]
+
+
 def test_propose_variables__sisters_share_codes_and_levels():
     full = RNG.integers(1, 8, N)
     first = np.where(RNG.random(N) < 0.1, 999, RNG.integers(0, 60, N))

@@ -1,4 +1,4 @@
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -26,6 +26,35 @@ def test_propose_variable__many_dates_are_left_out_with_what_may_be_made_of_them
         assert shown in proposal.note
 
 
+@pytest.mark.parametrize(
+    ("form", "offer"),
+    [
+        ("%m/%d/%y", "2019-01-30"),
+        ("%d/%m/%y", "2019-01-30"),
+        ("%d.%m.%y", "2019-01-30"),
+        ("%m/%d/%y %H:%M", "hour"),
+        ("%m/%d/%Y %I:%M:%S %p", "hour"),
+        ("%d-%b-%y", "2019-01-30"),
+        ("%d %B %Y", "2019-01-30"),
+        ("%b %d, %Y", "2019-01-30"),
+    ],
+)
+def test_propose_variable__dates_as_survey_tools_export_them(form, offer):
+    moments = [datetime(2019, 1, 30) + timedelta(hours=79 * n) for n in range(200)]
+    proposal = propose([moment.strftime(form) for moment in moments])
+    assert proposal.variable is None
+    assert offer in proposal.note
+    texts = [moment.strftime(form) for moment in moments[:60]]
+    assert list(find_times("v", dict.fromkeys(texts, 1)).ordered) == texts
+
+
+def test_find_times__two_digits_of_a_year_and_halves_of_a_day():
+    years = find_times("v", dict.fromkeys(["5/16/70", "5/17/68", "5/18/19"], 1))
+    assert years.ordered == ("5/16/70", "5/18/19", "5/17/68")
+    hours = find_times("v", dict.fromkeys(["12:05 pm", "1:00 PM", "12:30 AM", "11:00 a.m."], 1))
+    assert hours.ordered == ("12:30 AM", "11:00 a.m.", "12:05 pm", "1:00 PM")
+
+
 def test_propose_variable__dates_of_arrow_and_seconds_since_1970():
     assert "2019-01-30" in propose(DAYS).note
     seconds = [881_250_949 + 86_400 * n for n in range(100)]
@@ -49,7 +78,16 @@ def test_propose_variable__a_wish_goes_before_dates():
 
 @pytest.mark.parametrize(
     "texts",
-    [["18-24", "25-34"], ["1.2.3", "10.0.0.1"], ["20191332", "20190101"], ["a"], [], ["2019", "2020"]],
-)  # fmt: skip
+    [
+        ["18-24", "25-34"],
+        ["1.2.3", "10.0.0.1"],
+        ["1.2.19", "3.4.20"],
+        ["May", "June"],
+        ["20191332", "20190101"],
+        ["a"],
+        [],
+        ["2019", "2020"],
+    ],
+)
 def test_find_times__other_texts(texts):
     assert find_times("date", dict.fromkeys(texts, 1)) is None

@@ -21,6 +21,8 @@ sample.
 """
 SMALL = 1e-100
 """Messages whose largest entry is below this are rescaled, to prevent underflow."""
+SAFE = 1e-30
+"""Smallest conditional probability and message that are divided by: see `pmflib.model.kernels.row_surprises`."""
 
 
 @compile_kernel(saved=False, **INNER)
@@ -306,6 +308,108 @@ def find_beliefs(codes, posteriors, forest, offsets, logs, tables, work, chances
                 if codes[r, n] < 0:
                     for level in range(offsets[n], offsets[n + 1]):
                         chances[r, level] += posteriors[r, f] * beliefs[level]
+
+
+@compile_kernel(saved=False, **INNER)
+def _send_up(codes, r, f, forest, offsets, tables, messages, sent, evidence):  # type: ignore[no-untyped-def]
+    """Fill messages (n_levels,): of each variable, the scaled probability of what is observed below it, by its level.
+
+    Unlike in `_go_up`, a variable's own code has no part in its messages. Filled are also sent (n_variables, most
+    levels), what each variable contributed to the messages of its parent, and evidence, as there. Returns whether all
+    that may be divided by is at least ``SAFE``.
+    """
+    parents, order, starts = forest
+    is_safe = True
+    for n in range(codes.shape[1]):
+        evidence[n] = codes[r, n] >= 0
+    for level in range(messages.size):
+        messages[level] = 1.0
+    for k in range(codes.shape[1] - 1, -1, -1):
+        n = order[f, k]
+        parent, code, start = parents[f, n], codes[r, n], starts[f, n]
+        if parent < 0 or evidence[n] == 0:
+            continue
+        evidence[parent] = 1
+        first, size, above = offsets[n], offsets[n + 1] - offsets[n], offsets[parent]
+        for i in range(offsets[parent + 1] - above):
+            if code >= 0:
+                chance = tables[start + i * size + code]
+            else:
+                chance = 0.0
+                for j in range(size):
+                    chance += tables[start + i * size + j] * messages[first + j]
+            sent[n, i] = chance
+            messages[above + i] *= chance
+            is_safe = is_safe and (chance >= SAFE or codes[r, parent] >= 0)
+        _scale(messages, above, offsets[parent + 1])
+    return is_safe
+
+
+@compile_kernel(saved=False, **INNER)
+def _receive_above(codes, r, n, parent, start, offsets, tables, messages, sent, above):  # type: ignore[no-untyped-def]
+    """Fill above (n_levels,) for a variable: the scaled probability of its levels and of all that is not below it."""
+    first, size = offsets[n], offsets[n + 1] - offsets[n]
+    if parent < 0 or codes[r, parent] >= 0:
+        row = start if parent < 0 else start + codes[r, parent] * size
+        for j in range(size):
+            above[first + j] = tables[row + j]
+        return
+    for j in range(size):
+        above[first + j] = 0.0
+    for i in range(offsets[parent + 1] - offsets[parent]):
+        level = offsets[parent] + i
+        share = above[level] * messages[level] / sent[n, i]
+        for j in range(size):
+            above[first + j] += share * tables[start + i * size + j]
+    _scale(above, first, first + size)
+
+
+@compile_kernel(**OUTER)
+def add_inverses(codes, posteriors, forest, offsets, tables, work, inverses, safe):  # type: ignore[no-untyped-def]
+    """Add to inverses (n_rows, n_variables) that of the probability of each observed cell given all others of its row.
+
+    posteriors: float64 (n_rows, rank), given all observed cells. work: float64 (2, n_levels) and (n_variables, most
+    levels), and uint8 (n_variables,). The inverse is ``sum_f posterior_f / P(cell | the others, f)``, one upward and
+    one downward pass for all cells. safe, uint8 (n_rows,), becomes 0 where a probability is too small to divide by.
+    """
+    parents, order, starts = forest
+    vectors, sent, evidence = work
+    messages, above = vectors[0], vectors[1]
+    for r in range(codes.shape[0]):
+        for f in range(posteriors.shape[1]):
+            weight = posteriors[r, f]
+            if weight == 0.0:
+                continue
+            if not _send_up(codes, r, f, forest, offsets, tables, messages, sent, evidence):
+                safe[r] = 0
+                break
+            for k in range(codes.shape[1]):
+                n = order[f, k]
+                if evidence[n] == 0:
+                    continue
+                _receive_above(
+                    codes,
+                    r,
+                    n,
+                    parents[f, n],
+                    starts[f, n],
+                    offsets,
+                    tables,
+                    messages,
+                    sent,
+                    above,
+                )
+                if codes[r, n] < 0:
+                    continue
+                total = 0.0
+                for level in range(offsets[n], offsets[n + 1]):
+                    total += above[level] * messages[level]
+                level = offsets[n] + codes[r, n]
+                chance = above[level] * messages[level]
+                if chance < SAFE * total:
+                    safe[r] = 0
+                    break
+                inverses[r, n] += weight * total / chance
 
 
 @compile_kernel(**OUTER)
