@@ -215,7 +215,7 @@ def _draft_rank(rank: int | Literal["auto"] | None, *, quick: bool) -> list[str]
 def _draft_options(options: Mapping[str, Any]) -> str:
     """Return the line with the options of a method."""
     given = ", ".join(f"{name} = {json.dumps(value)}" for name, value in options.items())
-    return f"method_options = {{{given}}}  # what is left out is chosen by held-out answers, in a longer run"
+    return f"method_options = {{{given}}}  # what is left out is chosen by held-out answers"
 
 
 def _propose_replicates(pattern: str) -> list[str]:
