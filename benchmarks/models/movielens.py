@@ -26,12 +26,13 @@ def read_log(path: Path) -> np.ndarray:
         ("u.data.gz", None, 0),
         ("u.data", None, 0),
         ("ratings.csv", ",", 1),
+        ("ratings.csv.gz", ",", 1),
     ):
         file = path / name
         if file.exists():
             with gzip.open(file, "rt") if name.endswith(".gz") else file.open() as stream:
                 return np.loadtxt(stream, delimiter=delimiter, skiprows=n_heads)
-    raise SystemExit(f"{path} has neither u.data, u.data.gz nor ratings.csv")
+    raise SystemExit(f"{path} has neither u.data nor ratings.csv, nor one of them with .gz")
 
 
 def list_movies(path: Path, log: np.ndarray, genre: str) -> np.ndarray:

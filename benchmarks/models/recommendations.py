@@ -1,4 +1,4 @@
-"""Top 20 of MovieLens 100K: held-out high ratings found by the joint PMF, averages, and the recommenders of implicit.
+"""Top 20 of a MovieLens folder: held-out high ratings found by `recommend`, the joint PMF, averages, EASE and implicit.
 
     python -m benchmarks.models.recommendations ../shared/data/ml-100k --splits 1
 
@@ -7,10 +7,10 @@ ratings of 4 or 5. Each method chooses its options by the NDCG of half of the us
 the other half on splits 1, 2, ..., whose hidden ratings had no part in the choice. Errors are standard errors over
 users, seconds those of a split with the fit.
 
-`ratings` are models of the ratings alone, in which a movie that is not rated is missing. In those of `unrated` it has a
-level of its own, so that the probability of 4 or 5 is that of being rated so. Some candidates add popularity to the
-value, by a negative penalty. `counts` is the regression on counts of pairs, whose ridge parameter `recommend` chooses
-itself on the known ratings.
+`recommend` has no options here: it chooses its ridge parameter on the known ratings. EASE (Steck 2019) takes which
+movies have at least some rating; its ridge parameter and this rating are chosen on split 0. In `model`, a movie that is
+not rated has a level of its own, so that the probability of 4 or 5 is that of being rated so; it takes hours where
+there are thousands of movies, and `--method` leaves it out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import scipy.sparse
 
 import pmflib as pmf
@@ -58,7 +57,7 @@ def main() -> None:
         methods = {name: made for name, made in methods.items() if not name.startswith("implicit")}
     if options.method:
         methods = {name: methods[name] for name in options.method}
-    log = read_log(options.path).astype(np.int64)
+    log = read_log(options.path)
     tuned = np.random.default_rng(0).random(np.unique(log[:, 0]).size) < 0.5
     known, hidden = split(log, 0)
     print(f"{'method':>26}  hit rate   NDCG           items  seconds  options")
@@ -92,7 +91,7 @@ def split(log: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Tables of the known and of the hidden ratings, a fifth: (n_users, n_items), 0 not known."""
     users, items = (np.unique(column, return_inverse=True)[1] for column in log[:, :2].T)
     is_hidden = np.random.default_rng(seed).random(len(log)) < 0.2
-    tables = np.zeros((2, users.max() + 1, items.max() + 1), np.int8)
+    tables = np.zeros((2, users.max() + 1, items.max() + 1), np.float32)
     tables[is_hidden.astype(int), users, items] = log[:, 2]
     return tables[0], tables[1]
 
@@ -149,67 +148,60 @@ def spread(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
         yield ", ".join(f"{name}={value}" for name, value in options.items()), options
 
 
-def encode(known: np.ndarray, absent: str | None = None) -> tuple[pmf.Schema, np.ndarray]:
-    """Schema and codes of ratings; those not known are missing, or have a level of their own."""
-    levels = tuple("12345" if absent is None else "012345")
-    numbers = tuple(map(float, levels))
-    schema = pmf.Schema(
-        tuple(pmf.Variable(str(n), levels, numbers, absent=absent) for n in range(known.shape[1]))
-    )
-    return schema, pmf.Codes(known - (1 if absent is None else 0))
+def list_recommend(value: str, known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best]]]:
+    """What users see, of a table with a row per rating."""
+
+    def run() -> Best:
+        users, items = np.nonzero(known)
+        log = {"user": users, "item": items, "rating": known[users, items]}
+        found = pmf.apps.recommend(log, top=TOP, value=value)
+        best = np.full((len(known), TOP), -1)
+        rows, ranks = found["sample"].to_numpy(), found["rank"].to_numpy()
+        best[rows, ranks - 1] = [int(name) for name in found["item"].to_pylist()]
+        return best
+
+    yield "", run
 
 
-def tabulate(found: pa.Table, n_users: int) -> Best:
-    """Positions of the items that `recommend` has found; items are named by them."""
-    best = np.full((n_users, TOP), -1)
-    best[found["row"].to_numpy(), found["rank"].to_numpy() - 1] = found["item"].to_pylist()
-    return best
+EASE: Grid = {"least": (0.5, HIGH), "ridge": (30.0, 100.0, 200.0, 400.0, 800.0)}
 
 
-FITS: Grid = {"rank": (5, 20, 40), "pseudo_count": (1.0,), "members": (1, 8)}
-SMALL: Grid = {"rank": (5, 20), "pseudo_count": (1.0,)}
-LIMITS: Grid = {"at_least": (0, 50), "penalty": (0.0, -2.0)}
+def list_ease(known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best]]]:
+    """The published regression of items on each other, without an intercept."""
+
+    def run(least: float, ridge: float) -> Best:
+        held = (known >= least).astype(np.float64)
+        inverse = np.linalg.inv(held.T @ held + ridge * np.eye(held.shape[1]))
+        weights = -inverse / np.diag(inverse)
+        np.fill_diagonal(weights, 0.0)
+        return rank_values(held @ weights, known)
+
+    for label, options in spread(EASE):
+        yield label, partial(run, **options)
 
 
-def list_models(
-    kind: str, value: str, fitted: Grid, limited: Grid, known: np.ndarray
-) -> Iterator[tuple[str, Callable[[], Best]]]:
-    """Fits of the joint PMF to what is known, and the items that `recommend` finds by a value."""
-    schema, codes = encode(known, absent="0" if kind == "unrated" else None)
-    fits: dict[str, pmf.JointPMF] = {}
-    n_ratings = dict(zip(schema.names, (known > 0).sum(axis=0).tolist(), strict=True))
+FITS: Grid = {"rank": (5, 20), "members": (1, 8)}
 
-    def run(label: str, fit: dict[str, Any], limits: dict[str, Any]) -> Best:
-        if label not in fits:
-            fits.clear()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = pmf.fit_em(codes, schema=schema, start="random", max_passes=60, **fit)
-            fits[label] = found.model
-        found = pmf.apps.recommend(
-            fits[label], codes, top=TOP, value=value, ratings=n_ratings, **limits
+
+def list_models(known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best]]]:
+    """The probability of a high rating by a joint PMF that knows of unrated movies."""
+
+    def run(**fit: Any) -> Best:
+        numbers, codes = np.unique(known, return_inverse=True)
+        levels = tuple(f"{number:g}" for number in numbers)
+        schema = pmf.Schema(
+            tuple(pmf.Variable(str(n), levels, absent="0") for n in range(known.shape[1]))
         )
-        return tabulate(found, len(codes))
+        answers = pmf.Codes(codes.reshape(known.shape))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = pmf.fit_em(
+                answers, schema=schema, start="random", max_passes=60, pseudo_count=1.0, **fit
+            ).model
+        chances = (model.predict_proba(answers, name) for name in schema.names)
+        return rank_values(np.stack([each @ (numbers >= HIGH) for each in chances], 1), known)
 
-    for label, fit in spread(fitted):
-        for more, limits in spread(limited):
-            yield ", ".join(filter(None, (label, more))), partial(run, label, fit, limits)
-
-
-ASKED: Grid = {"value": ("P(item>=1)", "P(item>=4)")}
-
-
-def list_regressions(known: np.ndarray) -> Iterator[tuple[str, Callable[[], Best]]]:
-    """Regressions on counts of pairs; the model gives the schema alone."""
-    schema, codes = encode(known)
-    uniform = np.full((schema.n_levels, 1), 0.2)
-    model = pmf.JointPMF(np.ones(1), uniform, schema)
-
-    def run(value: str) -> Best:
-        found = pmf.apps.recommend(model, codes, top=TOP, value=value, counts=codes)
-        return tabulate(found, len(codes))
-
-    for label, options in spread(ASKED):
+    for label, options in spread(FITS):
         yield label, partial(run, **options)
 
 
@@ -257,10 +249,11 @@ def bind(make: Callable[..., Any], *given: Any) -> Method:
 METHODS: dict[str, Method] = {
     "popularity": bind(list_average, "popularity"),
     "item mean": bind(list_average, "item mean"),
-    "E(item), ratings": bind(list_models, "ratings", "E(item)", SMALL, LIMITS),
-    "P(item>=4), ratings": bind(list_models, "ratings", "P(item>=4)", SMALL, LIMITS),
-    "P(item>=4), unrated": bind(list_models, "unrated", "P(item>=4)", FITS, {}),
-    "counts": list_regressions,
+    "model": list_models,
+    "EASE": list_ease,
+    "recommend": bind(list_recommend, "auto"),
+    "recommend, high": bind(list_recommend, "P(item>=4)"),
+    "recommend, rated": bind(list_recommend, "P(item>=0)"),
     "implicit, neighbours": bind(list_implicit, "neighbours", NEIGHBOURS),
     "implicit, ALS": bind(list_implicit, "ALS", ALS),
 }

@@ -30,22 +30,31 @@ def run_on_live(
     checked = load_config(config)
     store = open_store(checked)
     last, live, made = find_live_run(store, checked.name)
-    if needed == "counts" and made is not None and "pooled" in made.stages:
-        needed = "pooled"
     if made is None or store.find(made.stages[needed].identity) is None:
         raise StoreError(
             f"the store no longer has the {needed} of the run that made the live model of {checked.name!r}; `pmf run` "
             "makes both"
         )
-    dataset: Reference | None = choose_samples(store, last, made)
-    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
-        checked = name_data(checked, data)
-        if checked.source.layout == "wide" and checked.source.sample is None:
-            dataset = None
+    given = live, made.stages[needed], *own, made.number
+    return run_on_samples(task, checked, choose_samples(store, last, made), given, data, columns)
+
+
+def run_on_samples(
+    task: Callable[..., Reference],
+    config: PipelineConfig,
+    samples: Reference | None,
+    given: tuple[Any, ...],
+    data: str,
+    columns: tuple[str, ...],
+) -> Reference:
+    """Run a stage on stored samples, on new ones, or on rows of wide files without identifiers."""
+    with follow_run(config), share_workers(config.cluster, alone=is_small(config)) as address:
+        config = name_data(config, data)
+        if config.source.layout == "wide" and config.source.sample is None:
+            samples = None
         elif data:
-            dataset = ingest_data(checked, address)
-        rest = made.number, columns, address, bool(data) and dataset is not None
-        return task(checked, dataset, live, made.stages[needed], *own, *rest)
+            samples = ingest_data(config, address)
+        return task(config, samples, *given, columns, address, bool(data) and samples is not None)
 
 
 def find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRecord | None]:

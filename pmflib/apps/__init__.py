@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from pmflib.apps.estimators import PMFDensity as PMFDensity
     from pmflib.apps.estimators import PMFImputer as PMFImputer
     from pmflib.apps.estimators import PMFTransformer as PMFTransformer
-    from pmflib.apps.recommending.recommending import (
-        measure_recommendations as measure_recommendations,
-    )
+    from pmflib.apps.recommending.measures import measure_recommendations as measure_recommendations
     from pmflib.apps.recommending.recommending import recommend as recommend
     from pmflib.apps.scoring.file_scoring import score_file as score_file
 

@@ -81,6 +81,7 @@ def _check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     allowed = get_args(hint) if get_origin(hint) is Literal else ()
     if allowed:
         check(OneOf(allowed), **{name: value})
+    hint = next((each for each in get_args(hint) if each in (int, float)), hint)
     if hint in (int, float):
         number = not isinstance(value, bool) and isinstance(value, (int, float))
         if not number or not math.isfinite(value) or (hint is int and value != int(value)):

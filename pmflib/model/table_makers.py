@@ -1,4 +1,4 @@
-"""What makes tables of rows from a model, such as scores: options, interface, and the digest of a model."""
+"""What makes tables of rows, such as scores by a model: options, interface, and the digest of a model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pmflib.base.arrays import IntArray
 from pmflib.base.json_records import JsonRecord
 from pmflib.model.measures import TargetSums
 from pmflib.model.mixture import Mixture
+from pmflib.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class TableMaker(Protocol):
     """Interface for making tables from batches of rows: scores, rows with missing cells imputed, recommendations."""
 
     @property
-    def model(self) -> Mixture:
-        """The model; its schema defines the rows."""
+    def schema(self) -> Schema:
+        """The variables of the rows."""
 
     @property
     def options(self) -> ScoreOptions:

@@ -132,9 +132,9 @@ class Feature:
         test samples: see `pmflib_tasks.stages.evaluate`. Its result has ``to_json``.
     cut_draft
         Function ``(drafted, sources, source, target)`` that returns a draft with the columns cut by its target.
-    draft_method
-        Function ``(schema)`` that returns the method by which a log of such variables is drafted to be fitted; "" for
-        that of all others.
+    draft_model
+        Function ``(schema)`` that returns how a log of such variables is drafted to be fitted: rank, method and
+        method_options; empty for the way of all others.
     note_draft
         Function ``(schema) -> str``: what a run with a drafted schema does otherwise than most on this machine; or "".
         It raises an error if there can be no run.
@@ -175,7 +175,7 @@ class Feature:
     run_labels: Place | None = None
     evaluate_target: Place | None = None
     cut_draft: Place | None = None
-    draft_method: Place | None = None
+    draft_model: Place | None = None
     note_draft: Place | None = None
     sections: Mapping[str, Place] = field(default_factory=dict)
     follow_run: Place | None = None

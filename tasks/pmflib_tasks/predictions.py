@@ -47,7 +47,7 @@ def publish_samples(
         scorer = make_scorer()
         if is_new:
             sources = find_sources(config.source_paths, config.source.suffixes, skip_empty=True)
-            known = scorer.model.schema, scorer.options.targets
+            known = scorer.schema, scorer.options.targets
             unknown.update(check_dataset(store, dataset, sources, config.source, *known))
         layers, show = list_layers(store, dataset), partial(report_progress, "score")
         with open_workers(config, address) as (client, _):

@@ -226,7 +226,7 @@ def test_infer__rank_left_open(call, tmp_path):
             (["a.csv", "--rank", "3"], 3),
             (["a.csv"], None),
             (["a.csv", "--target", "x"], "auto"),
-            (ratings, "auto"),
+            (ratings, 100),
         ]
     ):
         assert call("infer", *words, "--output", f"draft{number}")[0] == 0
@@ -234,21 +234,25 @@ def test_infer__rank_left_open(call, tmp_path):
 
 
 @pytest.mark.needs("surveys.drafting")
-def test_infer__logs_of_numbers_compare_traits_with_classes(call, tmp_path):
+def test_infer__logs_of_numbers_have_traits_of_fixed_settings(call, tmp_path):
     long = "--sample s --variable v --value x".split()
     (tmp_path / "a.csv").write_text("s,v,x\n1,p,1\n1,q,2\n2,p,2\n2,q,1\n")
     (tmp_path / "b.csv").write_text("s,v,x\n1,p,1\n1,q,no\n2,p,2\n2,q,yes\n")
     (tmp_path / "c.csv").write_text("x,y\n1,2\n2,1\n")
     for number, (words, method) in enumerate(
         [
-            (["a.csv", *long], "compare"),
+            (["a.csv", *long], "traits"),
+            (["a.csv", *long, "--rank", "2"], "auto"),
             (["a.csv", *long, "--target", "p"], "auto"),
             (["b.csv", *long], "auto"),
             (["c.csv"], "auto"),
         ]
     ):
         assert call("infer", *words, "--output", f"draft{number}")[0] == 0
-        assert load_config(f"draft{number}/pipeline.toml").model.method == method
+        config = load_config(f"draft{number}/pipeline.toml")
+        assert config.model.method == method
+        assert bool(config.model.method_options) == (method == "traits")
+        assert config.start_choice == "auto"
 
 
 @pytest.mark.needs("surveys.drafting")

@@ -1,6 +1,5 @@
 """Nights of a pipeline that counts the pairs of some variables, and every command that reads them."""
 
-import csv
 import json
 from typing import Any
 
@@ -10,7 +9,7 @@ import zarr
 
 import pmflib as pmf
 from pmflib.counts import PAIRS, StoredTables
-from pmflib.store import find_live, find_run_of, list_records
+from pmflib.store import list_records
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.reference import pair_table
 
@@ -116,16 +115,3 @@ def test_export__says_which_variables_a_file_leaves_out(nights, call, tmp_path):
     assert f"The file has 3 of {MOVIES} variables" in " ".join(out.split())
     _, out, _ = call(*words, "--json")
     assert json.loads(out)["left_out"] == MOVIES - 3
-
-
-@pytest.mark.needs("apps.recommending")
-def test_recommend__from_counts_ranks_counted_items(nights, call, tmp_path):
-    ran, _ = nights
-    output = tmp_path / "lists.csv"
-    options = ["--from", "counts", "--value", "P(item>=3)", "--exclude", "none"]
-    assert call("recommend", ran.path, *options, "--output", output)[0] == 0
-    with output.open(newline="", encoding="utf-8") as file:
-        items = {row["item"] for row in csv.DictReader(file)}
-    run = find_run_of(ran.store, ran.config.name, find_live(ran.store, ran.config.name))
-    stored = StoredTables(ran.store.locate(run.stages["counts"]) / PAIRS)
-    assert items == {*stored.table_schema.names}

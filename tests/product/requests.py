@@ -22,7 +22,6 @@ from tests.product.cells import (
     GROUP,
     IN_MEMORY,
     N_ROWS,
-    NAMES,
     SIZES,
     Case,
     Request,
@@ -232,23 +231,6 @@ def impute_table(case: Case) -> Any:
     return flatten([np.asarray(each == "0", float) for each in tables])
 
 
-def recommend(case: Case) -> Any:
-    """Values of the best items by the model, and by counts or samples."""
-    found = pmf.apps.recommend(case.model, FRAME, top=2, value="P(item=1)", exclude="none")
-    for row, item, value in zip(
-        *(found[name].to_pylist() for name in ("row", "item", "value")), strict=True
-    ):
-        if row < 5 and case.model.is_mixture:
-            position = NAMES.index(item)
-            chances = case.model.predict_proba(FRAME, item)[row]
-            check_near(value, chances[1], f"value of {position}")
-    counts = case.samples if case.source == "counts" else FRAME
-    by_counts = pmf.apps.recommend(
-        case.model, FRAME, top=2, value="P(item=1)", exclude="none", counts=counts
-    )
-    return found["value"].to_pylist(), by_counts["value"].to_pylist()
-
-
 def export(case: Case) -> Any:
     """Parameters as a table and as files."""
     frame = case.result.to_frame()
@@ -426,7 +408,6 @@ REQUESTS: dict[str, Request] = {
     "sample": Request(sample, False),
     "impute": Request(impute),
     "impute a table": Request(impute_table),
-    "recommend": Request(recommend),
     "export": Request(export, False, 0.2),
     "export counts": Request(export_counts),
     "plot": Request(plot, False),

@@ -1,1 +1,1 @@
-"""Recommendations by the live model: the command and its flow."""
+"""Recommendations by the samples of a pipeline: the command and its flow."""

@@ -1,4 +1,4 @@
-"""Command that recommends items to samples with the live model."""
+"""Command that recommends items to samples."""
 
 from __future__ import annotations
 
@@ -28,35 +28,53 @@ def recommend(
         int | None,
         typer.Option(min=1, help="With --groups: most items of a group for each sample."),
     ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV file with labels of items, such as titles, for the output: its first columns are item, label."
+        ),
+    ] = None,
     data: Data = None,
     keep: Keep = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend the best items to every sample with the live model, a row for each sample and item."""
+    """Recommend the best items to every sample by the samples of the last run, a row for each sample and item."""
     from pmflib_flows.recommending.recommend_flow import recommend_flow
 
-    pairs = () if groups is None else tuple(_read_groups(groups).items())
-    options = replace(requested, groups=pairs, most_per_group=most_per_group).to_json()
+    options = replace(
+        requested,
+        groups=() if groups is None else _read_pairs("--groups", groups, ("item", "group")),
+        most_per_group=most_per_group,
+        labels=() if labels is None else _read_pairs("--labels", labels),
+    ).to_json()
     answer = publish_results(recommend_flow, config, data, keep, output, as_json, options=options)
     print_answer(answer, as_json)
 
 
-def _read_groups(path: Path) -> dict[str, str]:
-    """Read the group of each item from a CSV file."""
+def _read_pairs(
+    flag: str, path: Path, columns: tuple[str, ...] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Read the group or the label of each item from a CSV file, by default from its first two columns."""
+    wanted = (
+        "the columns " + " and ".join(columns)
+        if columns
+        else "the item and its label in its first columns"
+    )
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows, reader = [], csv.DictReader(file, strict=True)
+            item, other = columns or (reader.fieldnames or ())[:2]
             for row in reader:
                 if None in row or None in row.values():
                     raise csv.Error(f"line {reader.line_num} has more or fewer fields than line 1")
-                rows.append((row["item"], row["group"]))
-    except (OSError, UnicodeDecodeError, KeyError, csv.Error) as error:
+                rows.append((row[item], row[other]))
+    except (OSError, ValueError, KeyError, csv.Error) as error:
         raise SourceError(
-            f"--groups {str(path)!r} cannot be read ({error}); name a CSV file in UTF-8 with the columns item, group"
+            f"{flag} {str(path)!r} cannot be read ({error}); name a CSV file in UTF-8 with {wanted}"
         ) from error
     found = dict(rows)
-    twice = next((item for item, group in rows if found[item] != group), None)
+    twice = next((item for item, text in rows if found[item] != text), None)
     if twice is not None:
-        raise SourceError(f"--groups {str(path)!r} has several groups of item {twice!r}; pass one")
-    return found
+        raise SourceError(f"{flag} {str(path)!r} has several entries of item {twice!r}; pass one")
+    return tuple(found.items())

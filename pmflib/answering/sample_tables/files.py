@@ -83,8 +83,8 @@ def score_sources(
     targets, absent = scorer.options.targets, dict[str, list[str]]()
 
     def split(source: Source) -> list[FileChunk]:
-        list_ignored(source, scorer.model.schema, config, targets)
-        for name in list_absent(source, targets, config, scorer.model.schema):
+        list_ignored(source, scorer.schema, config, targets)
+        for name in list_absent(source, targets, config, scorer.schema):
             absent.setdefault(name, []).append(source.name)
         # chunks do not hash their file again
         return list_chunks(replace(source, digest=""), config)
@@ -120,7 +120,7 @@ def score_sources(
     nothing = PartAccount.zero(len(targets))
     check_files(
         [(source, sum(parts, nothing)) for source, parts in scored],
-        *(scorer.model.schema, targets),
+        *(scorer.schema, targets),
         lambda source: find_example(folder, name_file_parts(indices[source.name])),
     )
     parts = [part for _, of_file in scored for part in of_file]

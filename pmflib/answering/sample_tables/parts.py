@@ -166,7 +166,7 @@ class _Batch:
 
 def _score_batches(chunk: FileChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
     """Score the batches of a chunk after the skipped rows, in order, several at a time."""
-    schema = job.scorer.model.schema
+    schema = job.scorer.schema
     encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
     absent = list_absent(chunk.source, job.scorer.options.targets, job.config, schema)
     names = list(dict.fromkeys([*schema.columns, *job.columns]))
@@ -217,7 +217,7 @@ def _score_batch(raw: RawRows, chunk: FileChunk, job: ScoringJob, encoder: WideE
 
     decisions = RowDecisions(raw.batch.num_rows)
     kept, codes = encoder.encode(raw, decisions, screen, count_unknown)
-    names, n_observed = job.scorer.model.schema.names, (codes >= 0).sum(axis=0).tolist()
+    names, n_observed = job.scorer.schema.names, (codes >= 0).sum(axis=0).tolist()
     observed = +Counter(dict(zip(names, n_observed, strict=True)))
     origins = list_origins(chunk.source, raw, kept, job.columns)
     table, sums = job.scorer.score(codes, origins)
@@ -295,7 +295,7 @@ def _write_part(
 
 def _make_empty(chunk: FileChunk, job: ScoringJob) -> pa.Table:
     """Make an empty table with the columns of the parts."""
-    schema = job.scorer.model.schema
+    schema = job.scorer.schema
     texts = pa.array([], pa.string())
     names = list(dict.fromkeys([*schema.columns, *job.columns]))
     batch = pa.RecordBatch.from_arrays([texts] * len(names), names=names)
@@ -403,7 +403,7 @@ def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, 
         return layer.n_rows, [TargetSums(**each) for each in known["sums"]]
     rows, samples = read_origins(layer.folder)
     names = np.array(samples, object)
-    schema = scorer.model.schema
+    schema = scorer.schema
     empty = np.empty((0, schema.n_variables), schema.code_dtype)
     columns = scorer.score(empty, list_samples([], rows[:0]))[0].schema
     parts = [[TargetSums()] * len(scorer.options.targets)]

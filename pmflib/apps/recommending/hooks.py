@@ -2,7 +2,7 @@
 
 HOOKS = {
     "face": {
-        "measure_recommendations": "pmflib.apps.recommending.recommending:measure_recommendations",
+        "measure_recommendations": "pmflib.apps.recommending.measures:measure_recommendations",
         "recommend": "pmflib.apps.recommending.recommending:recommend",
     },
 }

@@ -15,22 +15,17 @@ class Recommendations(JsonRecord):
     """Options of recommendations; the metadata of each field has its help, which `pmf recommend --help` shows.
 
     Besides, ``groups`` are pairs of an item and its group, and ``most_per_group`` is the maximum number of items of the
-    same group for each sample. Items without a group are not limited.
+    same group for each sample. Items without a group are not limited. ``labels`` are pairs of an item and its label,
+    such as a title, which stands beside it.
     """
 
     top: int = option(
         20, "Number of items for each sample; fewer if it has fewer candidates.", min=1
     )
     value: str = option(
-        "E(item)",
-        "Value of an item: E(item), its expected value if it is answered, or the probability of levels, as P(item>=4) "
-        "or P(item=yes).",
-    )
-    source: str = option(
-        "model",
-        "Basis of the values: model, or counts: a regression of the probability of the levels on the other answers, by "
-        "counts of pairs.",
-        flags=("--from",),
+        "auto",
+        "Value of an item: auto, answers to it and high answers; or whether it has some levels, as P(item>=4) or "
+        "P(item=yes).",
     )
     exclude: str = option(
         "seen", "seen leaves out the items that a sample has answered, none leaves out nothing."
@@ -48,13 +43,13 @@ class Recommendations(JsonRecord):
     )
     groups: tuple[tuple[str, str], ...] = ()
     most_per_group: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         check(
             at_least(1, whole=True, also=(None,)), top=self.top, most_per_group=self.most_per_group
         )
         check(at_least(0, whole=True, also=(None,)), at_least=self.at_least)
-        check(OneOf(("model", "counts")), **{"source (--from)": self.source})
         check(OneOf(("seen", "none"), "and other items by --not-items"), exclude=self.exclude)
         check(FINITE, penalty=self.penalty)
         if (self.most_per_group is None) != (not self.groups):

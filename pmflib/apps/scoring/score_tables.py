@@ -46,7 +46,7 @@ class TableScorer:
         options: ScoreOptions = NO_OPTIONS,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        self.model, self.options = model, options
+        self.model, self.schema, self.options = model, model.schema, options
         self.metadata = {
             f"pmf.{name}": text
             for name, text in {

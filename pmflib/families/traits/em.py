@@ -14,6 +14,7 @@ from pmflib.base.blocks import Block
 from pmflib.base.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.base.defaults import Limits
 from pmflib.base.json_records import JsonRecord
+from pmflib.base.method_options import method_option
 from pmflib.em.family import Family, State, run_em
 from pmflib.families.traits.level_scores import NOMINAL, LevelScores
 from pmflib.families.traits.passes import (
@@ -55,6 +56,17 @@ class TraitSettings(JsonRecord):
     dimensions: int
     shrinkage: float
     passes: int
+
+
+@dataclass(frozen=True)
+class TraitOptions:
+    """Settings of a trait model fit in a configuration; those that are not given are chosen on held-out cells."""
+
+    dimensions: int | None = method_option(None, "traits besides the biases", least=0)
+    shrinkage: float | None = method_option(
+        None, "share of their estimated variance that slopes are given a priori", least=0, most=1
+    )
+    passes: int | None = method_option(None, "EM passes", least=1)
 
 
 TraitState: TypeAlias = State[Coefficients]

@@ -106,6 +106,7 @@ def draft_config(
     *,
     rank: int | Literal["auto"] | None,
     method: str = "auto",
+    method_options: Mapping[str, Any] | None = None,
     dependence: str = "none",
     notes: Sequence[str] = (),
     sections: Mapping[str, Any] | None = None,
@@ -125,7 +126,7 @@ def draft_config(
         Location of the data; defaults are omitted.
     rank
         Number of latent states, or "auto"; None for a stack.
-    method, dependence
+    method, method_options, dependence
         As in `ModelConfig`.
     notes
         Points to review, written as comments.
@@ -183,6 +184,7 @@ def draft_config(
             "[model]",
             *_draft_rank(rank, quick=quick),
             *([] if method == "auto" else [f"method = {json.dumps(method)}  # {described}"]),
+            *([] if method_options is None else [_draft_options(method_options)]),
             *(
                 []
                 if dependence == "none"
@@ -208,6 +210,12 @@ def _draft_rank(rank: int | Literal["auto"] | None, *, quick: bool) -> list[str]
     why = 'number of latent states; "auto" chooses it on held-out counts and samples'
     budget = [f"rank_budget = {json.dumps(QUICK)}"] if quick else []
     return [f"rank = {json.dumps(rank)}  # {why}", *budget]
+
+
+def _draft_options(options: Mapping[str, Any]) -> str:
+    """Return the line with the options of a method."""
+    given = ", ".join(f"{name} = {json.dumps(value)}" for name, value in options.items())
+    return f"method_options = {{{given}}}  # what is left out is chosen by held-out answers"
 
 
 def _propose_replicates(pattern: str) -> list[str]:

@@ -284,7 +284,8 @@ class CoreConfig(Section):
     @property
     def start_choice(self) -> MethodChoice:
         """Method of the first start, with its options if any are given, as `pmflib.fit` takes it."""
-        options = self.model.method_options
+        # those of traits are not those of a start
+        options = {} if self.model.method in SAMPLE_METHODS else self.model.method_options
         return {"name": self.start_method, **options} if options else self.start_method
 
     @property

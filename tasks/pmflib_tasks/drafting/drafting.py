@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pmflib.base.errors import ConfigError
 from pmflib.ingest.csv.sniffing import sniff_source
@@ -120,16 +121,18 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     readable = replace(drafted, source=read).save(schema_path)
     # only latent classes predict a target
     is_rating_log = source.layout == "long" and options.target is None
-    suited = [choose(schema) for choose in list_offers("draft_method")] if is_rating_log else []
-    method = next(filter(None, suited), "auto")
-    # latent classes of a target's levels predict it better than forests; comparisons with traits use no forests
-    is_open = method == "auto" and options.target is None
+    suited = [choose(schema) for choose in list_offers("draft_model")] if is_rating_log else []
+    # a rank that is asked for is that of latent classes
+    fit: Mapping[str, Any] = {} if rank is not None else next(filter(None, suited), {})
+    # latent classes of a target's levels predict it better than forests
+    is_open = not fit and options.target is None
     if rank is None and not is_open:
-        rank = "auto"
+        rank = fit.get("rank", "auto")
     text = draft_config(
         related,
         rank=rank,
-        method=method,
+        method=fit.get("method", "auto"),
+        method_options=fit.get("method_options"),
         dependence="auto" if is_open and rank is not None else "none",
         target=options.target,
         likely_weight=drafted.likely_weight if options.weight is None else None,

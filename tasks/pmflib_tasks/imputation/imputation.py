@@ -59,7 +59,7 @@ class TableImputer:
         seed: int,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        self.model, self.options = model, ScoreOptions()
+        self.model, self.schema, self.options = model, model.schema, ScoreOptions()
         self._draw_models, self._observed, self._seed = tuple(draw_models), observed, seed
         for name in ORIGINS:
             if name in model.schema:
@@ -78,7 +78,7 @@ class TableImputer:
     @property
     def facts(self) -> Mapping[str, object]:
         """Names of the variables whose cells stay missing."""
-        names = self.model.schema.names
+        names = self.schema.names
         return {"left_missing": [names[each] for each in np.flatnonzero(~self._observed).tolist()]}
 
     def score(
@@ -111,7 +111,7 @@ class TableImputer:
         numbers = np.arange(1, len(filled) + 1, dtype=np.int16)
         columns[DRAW] = pa.array(np.repeat(numbers, len(codes)))
         stacked = np.concatenate(filled)
-        for position, variable in enumerate(self.model.schema):
+        for position, variable in enumerate(self.schema):
             own = stacked[:, position]
             indices = pa.array(np.ascontiguousarray(own), mask=own < 0)
             levels = pa.array(variable.levels, pa.string())

@@ -12,6 +12,7 @@ FEATURE = Feature(
             "pmflib.families.traits.traits:fit_traits",
             "continuous traits of people, discretised to latent states",
             "the training samples in memory, 4 bytes per observed cell",
+            "pmflib.families.traits.em:TraitOptions",
         ),
         Method(
             "compare",
@@ -21,7 +22,7 @@ FEATURE = Feature(
             "the memory of traits; latent classes are used if it is not available",
         ),
     ),
-    draft_method=Place("pmflib_tasks.traits.drafts:draft_method"),
+    draft_model=Place("pmflib_tasks.traits.drafts:draft_model"),
     plan=Place("pmflib_tasks.traits.fit_traits:plan_stages"),
     steps=Place("pmflib_tasks.traits.choose:STEPS"),
 )

@@ -64,8 +64,14 @@ def _specify(
         "seed": config.seed,
         "train": list(config.fold_split.train),
         "unseen": [*config.fold_split.validation, *config.fold_split.test],
+        **_list_given(config),
     }
     return inputs, options
+
+
+def _list_given(config: PipelineConfig) -> dict[str, Any]:
+    """Settings of traits that the configuration gives; "compare" has none."""
+    return dict(config.model.method_options) if config.has_traits else {}
 
 
 def choose_n_states(config: PipelineConfig) -> int | str:
@@ -77,7 +83,7 @@ def choose_n_states(config: PipelineConfig) -> int | str:
 def _find_settings(config: PipelineConfig, start: Reference | None) -> dict[str, Any]:
     """Collect the options of the fit."""
     if start is None:
-        return {"n_states": choose_n_states(config)}
+        return {"n_states": choose_n_states(config), **_list_given(config)}
     model = JointPMF.load(open_store(config).locate(start) / "model")
     return model.origin.select(TraitSettings).to_json() | {"n_states": model.rank}
 
@@ -173,6 +179,7 @@ def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
         return
     scores = LevelScores.make(schema, np.zeros(schema.n_levels))
     n_states: Any = choose_n_states(config)
+    dimensions = _list_given(config).get("dimensions", "auto")
 
     def plan_traits(n: int) -> MemoryPlan:
         return plan_trait_memory(
@@ -180,6 +187,7 @@ def plan_stages(sizes: RunSizes) -> Iterator[PlannedStage]:
             sizes.costs,
             sizes.n_samples,
             sizes.n_observed,
+            dimensions=dimensions,
             n_states=n_states,
             n_threads=n,
             n_all_threads=sizes.n_threads,

@@ -1,186 +1,128 @@
-"""Items are ranked by a regression on counts of pairs, which equals one on the samples themselves."""
+"""The regression of items on each other, against one on the samples themselves, item by item."""
 
 import numpy as np
 import pytest
+import scipy.sparse
 
-import pmflib as pmf
-from pmflib.apps.recommending import item_regression
-from pmflib.apps.recommending.item_regression import N_FOLDS, regress_items
-from pmflib.base import MemoryPlanError, QuestionError, SchemaError, assign_folds
-from pmflib.counts import StoredTables
-from tests.pipelines import draw_codes, make_schema
+from pmflib.apps.recommending.item_regression import (
+    EXPONENTS,
+    MIN_ANSWERS,
+    RIDGE,
+    find_best,
+    regress_items,
+)
 
-SIZES = (3, 4, 3, 3, 5, 3)
-SCHEMA = make_schema(*SIZES)
-CODES = draw_codes(600, SIZES, seed=3)
-HELD = (CODES >= 2).astype(float)
-
-
-def make_model(schema=SCHEMA):
-    uniform = np.concatenate([np.full((n, 1), 1 / n) for n in schema.cardinalities])
-    return pmf.JointPMF(np.ones(1), uniform, schema)
+MEMORY = 1 << 30
 
 
-def recommend(samples, *, model=None, counts=CODES, value="P(item>=2)", **options):
-    return pmf.apps.recommend(model or make_model(), samples, value=value, counts=counts, **options)
+def draw_worths(n_samples=600, n_items=8, seed=0):
+    """Worths 0, 1 and 2, of samples of two kinds that like other items."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(2, size=n_samples)[:, None]
+    chance = np.where((np.arange(n_items) % 2) == kind, 0.7, 0.2)
+    return (rng.random((n_samples, n_items)) < chance) * rng.integers(1, 3, (n_samples, n_items))
 
 
-def list_holds(schema=SCHEMA, least=2):
-    return np.concatenate([np.arange(n) >= least for n in schema.cardinalities])
+def regress(worths, is_judge=None, memory=MEMORY):
+    sparse = scipy.sparse.csr_array(worths.astype(np.float32))
+    is_judge = np.arange(len(worths)) % 4 == 1 if is_judge is None else is_judge
+    return regress_items(sparse, is_judge, memory)
 
 
-def predict_slowly(known, held, ridge):
-    """Each item by a ridge regression with an intercept on the others of the samples themselves."""
-    means = known.mean(axis=0)
-    deviations = known - means
-    found = np.empty(held.shape)
-    for item in range(known.shape[1]):
-        others = np.delete(np.arange(known.shape[1]), item)
-        inputs = deviations[:, others]
-        gram = inputs.T @ inputs + ridge * np.eye(others.size)
-        weights = np.linalg.solve(gram, inputs.T @ deviations[:, item])
-        found[:, item] = means[item] + (held[:, others] - means[others]) @ weights
+def predict(found, worths):
+    return found.predict(scipy.sparse.csr_array(worths.astype(np.float32)))
+
+
+def predict_slowly(worths, rows, ridge):
+    """Each item by a ridge regression on the others."""
+    found = np.empty(rows.shape)
+    for item in range(worths.shape[1]):
+        inputs = np.delete(worths, item, axis=1)
+        gram = inputs.T @ inputs + ridge * np.eye(inputs.shape[1])
+        weights = np.linalg.solve(gram, inputs.T @ worths[:, item])
+        found[:, item] = np.delete(rows, item, axis=1) @ weights
     return found
 
 
 def test_regress_items__is_the_regression_on_the_samples():
-    found = regress_items(CODES, SCHEMA, list_holds())
-    expected = predict_slowly(HELD, HELD, found.ridge)
-    has_one = HELD.any(axis=1)
-    np.testing.assert_allclose(found.predict(CODES)[has_one], expected[has_one], rtol=1e-9)
-    assert not has_one.all()
-    np.testing.assert_array_equal(
-        found.predict(CODES)[~has_one], np.tile(HELD.mean(axis=0), ((~has_one).sum(), 1))
+    worths = draw_worths()
+    worths[5] = 0
+    found = regress(worths)
+    values, some = predict(found, worths), worths.any(axis=1)
+    np.testing.assert_allclose(
+        values[some], predict_slowly(worths, worths, found.ridge)[some], atol=1e-5
     )
+    np.testing.assert_allclose(values[5], worths.mean(axis=0), rtol=1e-6)
+    assert values.dtype == np.float32
 
 
-def test_regress_items__ridge_has_the_smallest_error_on_held_out_samples():
-    found = regress_items(CODES, SCHEMA, list_holds())
-    is_judge = assign_folds(np.arange(len(CODES)), N_FOLDS) == 1
-
-    def measure(ridge):
-        return (
-            (predict_slowly(HELD[~is_judge], HELD[is_judge], ridge) - HELD[is_judge]) ** 2
-        ).sum()
-
-    assert 2 < found.ridge < 2**19
-    assert measure(found.ridge) < min(measure(found.ridge / 4), measure(found.ridge * 4))
-
-
-def test_regress_items__values_of_independent_items_are_their_shares():
-    """Without an intercept, they would grow with the number of items that a sample has."""
-    shares = np.linspace(0.1, 0.8, 8)
-    codes = (np.random.default_rng(0).random((5000, 8)) < shares).astype(np.int8)
-    found = regress_items(codes, make_schema(*(2,) * 8), np.arange(16) % 2 == 1)
-    np.testing.assert_allclose(found.predict(codes), np.tile(shares, (5000, 1)), atol=0.05)
+def measure_slowly(worths, ridge):
+    """NDCG of the hidden answers of highest worth of every fourth sample, sample by sample."""
+    judges = np.arange(len(worths)) % 4 == 1
+    given = worths[judges]
+    is_hidden = np.zeros(given.shape, bool)
+    is_hidden[given > 0] = np.random.default_rng(0).random((given > 0).sum()) < 0.2
+    known = np.where(is_hidden, 0, given)
+    values = predict_slowly(worths[~judges], known, ridge)
+    gains = []
+    for row, wanted in enumerate(is_hidden & (given == 2)):
+        order = [n for n in np.argsort(-values[row], kind="stable") if not known[row, n]]
+        hits = [wanted[n] / np.log2(2 + place) for place, n in enumerate(order[:20])]
+        best = sum(1 / np.log2(2 + place) for place in range(min(20, wanted.sum())))
+        gains += [sum(hits) / best] if best else []
+    return np.mean(gains)
 
 
-def test_regress_items__same_bits_from_samples_counts_and_store(tmp_path):
-    counts = pmf.count_pairs(CODES, SCHEMA, n_folds=N_FOLDS)
-    counts.save(tmp_path / "pairs")
-    expected = regress_items(CODES, SCHEMA, list_holds())
-    for source in (counts, StoredTables(tmp_path / "pairs")):
-        found = regress_items(source, SCHEMA, list_holds())
-        assert found.ridge == expected.ridge
-        for name in ("positions", "first", "weights", "base", "shares"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+def test_regress_items__ridge_has_the_best_ranking_of_hidden_answers():
+    worths = draw_worths(400, 60)
+    ridges = [2.0**exponent for exponent in EXPONENTS]
+    reached = [measure_slowly(worths, ridge) for ridge in ridges]
+    found = regress(worths)
+    assert reached[ridges.index(found.ridge)] == pytest.approx(max(reached), abs=1e-3)
+    assert max(reached) > min(reached) + 0.02
 
 
-def test_regress_items__weights_of_samples():
-    """Weights of 3 and 1 are shares and dependence of rows repeated so often, of fewer effective samples."""
-    weight = np.where(np.arange(len(CODES)) % 3 == 0, 3, 1)
-    found = regress_items(pmf.count_pairs(CODES, SCHEMA, weight=weight), SCHEMA, list_holds())
-    np.testing.assert_allclose(found.shares, weight @ HELD / weight.sum(), rtol=1e-12)
-    effective = weight.sum() / (weight**2).sum()
-    expected = predict_slowly(np.repeat(HELD, weight, axis=0), HELD, found.ridge / effective)
-    has_one = HELD.any(axis=1)
-    np.testing.assert_allclose(found.predict(CODES)[has_one], expected[has_one], rtol=1e-9)
+def test_regress_items__rare_items_have_their_means_and_predict_nothing():
+    worths = draw_worths()
+    worths[:, 3] = 0
+    worths[: MIN_ANSWERS - 1, 3] = 1
+    found, without = regress(worths), regress(np.delete(worths, 3, axis=1))
+    assert found.positions.tolist() == [0, 1, 2, 4, 5, 6, 7]
+    np.testing.assert_array_equal(found.weights, without.weights)
+    np.testing.assert_array_equal(predict(found, worths)[:, 3], found.means[3])
 
 
-def test_recommend__from_counts_is_the_sorted_regression():
-    found = recommend(CODES, top=3)
-    regression = regress_items(CODES, SCHEMA, list_holds())
-    values = np.where(CODES >= 0, -np.inf, regression.predict(CODES))
-    order = np.argsort(-values, axis=1, kind="stable")[:, :3]
-    kept = np.take_along_axis(values, order, axis=1) > -np.inf
-    assert found["item"].to_pylist() == [f"v{n}" for n in order[kept]]
-    np.testing.assert_array_equal(
-        found["value"].to_numpy(), np.take_along_axis(values, order, 1)[kept]
-    )
-    # new samples, from counts of others
-    few = recommend(CODES[:5], top=3)
-    assert few.drop_columns("ratings").equals(
-        found.filter(found["row"].to_numpy() < 5).drop_columns("ratings").combine_chunks()
-    )
-    assert {*zip(few["item"].to_pylist(), few["ratings"].to_pylist(), strict=True)} <= {
-        (f"v{n}", int((CODES[:, n] >= 0).sum())) for n in range(6)
-    }
+def test_regress_items__most_answered_items_that_fit_in_memory():
+    worths = draw_worths()
+    worths[:300, [1, 2]] = 0
+    found = regress(worths, memory=4 * 2 * 6**2)
+    assert found.positions.tolist() == [0, 3, 4, 5, 6, 7]
+    assert found.n_left_out == 2
+    assert regress(worths, memory=0).positions.size == 0
 
 
-def test_recommend__from_counts_with_limits():
-    groups = {"v0": "a", "v1": "a", "v2": "b", "v3": "b"}
-    found = recommend(CODES, exclude="none", groups=groups, most_per_group=1)
-    for row in range(0, len(CODES), 50):
-        mine = found["item"].to_numpy()[found["row"].to_numpy() == row]
-        assert sorted(groups.get(item, item) for item in mine) == ["a", "b", "v4", "v5"]
-    # candidates are predicted from all items, rare ones from none and not recommended
-    all_values = regress_items(CODES, SCHEMA, list_holds()).predict(CODES)
-    two = recommend(CODES, items=["v1", "v4"], exclude="none")
-    for row, item, value in zip(
-        *(two[name].to_pylist() for name in ("row", "item", "value")), strict=True
-    ):
-        assert value == all_values[row, int(item[1])]
-    rare = CODES.copy()
-    rare[3:, 0] = -1
-    with_rare = recommend(rare, counts=rare, exclude="none", at_least=10)
-    without = CODES.copy()
-    without[:, 0] = -1
-    expected = recommend(without, counts=without, exclude="none", at_least=10)
-    assert "v0" not in with_rare["item"].to_pylist()
-    assert with_rare["value"].equals(expected["value"])
+@pytest.mark.parametrize("n_samples", [0, 1, 7])
+def test_regress_items__few_samples(n_samples):
+    worths = draw_worths(n_samples)
+    found = regress(worths, is_judge=np.zeros(n_samples, bool))
+    assert found.ridge == RIDGE
+    assert np.isfinite(predict(found, draw_worths(3))).all()
 
 
-def test_recommend__from_counts_with_an_absent_level():
-    schema = pmf.Schema(tuple(pmf.Variable(f"v{n}", ("0", "1", "2"), absent="0") for n in range(4)))
-    codes = draw_codes(300, (3,) * 4, missing=0)
-    found = recommend(codes, model=make_model(schema), counts=codes, value="P(item in {1, 2})")
-    rated = codes > 0
-    n_open = np.bincount(found["row"].to_numpy(), minlength=300)
-    np.testing.assert_array_equal(n_open, (~rated).sum(axis=1))
-    assert set(found["ratings"].to_pylist()) == set(rated.sum(axis=0).tolist())
-    regression = regress_items(codes, schema, list_holds(schema, least=1))
-    np.testing.assert_allclose(regression.shares, rated.mean(axis=0))
+def test_regress_items__same_bits_whatever_the_batch():
+    worths = draw_worths(100, 40)
+    found = regress(worths)
+    whole = predict(found, worths)
+    parts = [predict(found, worths[start : start + 7]) for start in range(0, 100, 7)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
-def test_recommend__from_counts_of_one_item_and_of_a_sample_without_answers():
-    schema = make_schema(3)
-    codes = np.array([[2], [2], [-1], [0]] * 10, np.int8)
-    found = recommend([[-1]] @ np.ones((1, 1), int), model=make_model(schema), counts=codes)
-    assert found["value"].to_pylist() == [0.5]
-    empty = recommend(np.full((1, 6), -1, np.int8), top=6)
-    shares = HELD.mean(axis=0)
-    assert empty["item"].to_pylist() == [f"v{n}" for n in np.argsort(-shares, kind="stable")]
-    np.testing.assert_allclose(empty["value"], np.sort(shares)[::-1])
-
-
-def test_recommend__from_counts_leaves_out_variables_without_the_levels():
-    """An age beside the movies predicts nothing, and is no candidate unless it is excluded or not among the items."""
-    schema = pmf.Schema((*SCHEMA.variables, pmf.Variable("age", ("young", "old"))))
-    both = np.column_stack([CODES, np.arange(len(CODES)) % 2]).astype(np.int8)
-    codes = pmf.Codes(both)
-    found = recommend(codes, model=make_model(schema), counts=codes, exclude=["age"])
-    assert found["value"].equals(recommend(CODES)["value"])
-    with pytest.raises(QuestionError, match="'age'"):
-        recommend(codes, model=make_model(schema), counts=codes)
-
-
-def test_recommend__from_counts_refuses(monkeypatch):
-    with pytest.raises(QuestionError, match=r"E\(item\)"):
-        recommend(CODES, value="E(item)")
-    with pytest.raises(pmf.PmfError, match="n_folds is 1; pass at least 2"):
-        recommend(CODES, counts=pmf.count_pairs(CODES, SCHEMA, n_folds=1))
-    with pytest.raises(SchemaError, match="model and counts have different schemas"):
-        recommend(CODES, counts=pmf.count_pairs(CODES[:, :2], make_schema(3, 4)))
-    monkeypatch.setattr(item_regression, "find_memory_limit", lambda: 1000)
-    with pytest.raises(MemoryPlanError, match=r"6 by 6 items.*at_least"):
-        recommend(CODES)
+def test_find_best__ranks_and_gaps():
+    values = np.array([[1.0, 3.0, -np.inf, 2.0], [-np.inf, -np.inf, -np.inf, 0.0]])
+    items, ranks = find_best(values, 3)
+    assert items[0].tolist() == [1, 3, 0]
+    assert ranks.tolist() == [[1, 2, 3], [1, 0, 0]]
+    assert items[1, 0] == 3
+    grouped, ranks = find_best(values, 9, np.array([0, 1, 1, 1], np.int32), 1)
+    assert grouped[0, :2].tolist() == [1, 0]
+    assert ranks[0].tolist() == [1, 2, 0, 0]

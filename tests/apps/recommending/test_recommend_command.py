@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import readstat_arrow
@@ -12,7 +13,9 @@ import readstat_arrow
 import pmflib as pmf
 from pmflib.answering import score_stored
 from pmflib.apps.recommending import Recommendations, Recommender
-from pmflib.store import Store, find_last_run, find_live, list_layers
+from pmflib.base import DenseBlock, concatenate_blocks
+from pmflib.store import Store, find_last_run, list_dataset_blocks, list_layers, read_block
+from pmflib_flows.recommending.recommend_flow import recommend_flow
 from tests.factories import run_command
 from tests.pipelines import as_wide, draw_codes, make_schema
 
@@ -57,11 +60,6 @@ def home(tmp_path_factory):
     return home
 
 
-def open_model(home):
-    store = Store(home / "store-p")
-    return store, pmf.JointPMF.load(store.locate(find_live(store, "p")) / "model")
-
-
 def recommend(home, *words, config="p.toml"):
     answer = json.loads(run_command(home, "recommend", config, *words, "--json"))
     return answer, answer["path"]
@@ -73,15 +71,22 @@ def test_recommend__is_the_library_for_every_user(home):
     assert (answer["samples"], answer["rows_quarantined"]) == (400, 2)
     found = polars.read_parquet(home / "recs.parquet").drop("row")
     rated = (CODES >= 0).any(axis=1)
-    expected = pmf.apps.recommend(open_model(home)[1], CODES[rated], top=3).to_pandas()
-    names = np.array([f"u{user}" for user in np.flatnonzero(rated)])
-    expected = expected.assign(sample=names[expected["row"]]).drop(columns="row")
-    expected["item"] = expected["item"].astype(str)
-    both = [each.sort(["sample", "rank"]) for each in (found, polars.from_pandas(expected))]
-    assert both[0]["item"].to_list() == both[1]["item"].to_list()
-    for name in ("sample", "rank", "ratings", "answers"):
+    # of rows in the order of the store and judges in its folds, which the library is told
+    store = Store(home / "store-p")
+    dataset, schema = find_last_run(store, "p").stages["dataset"], make_schema(*SIZES)
+    blocks = list_dataset_blocks(store, dataset, None)
+    folds = np.repeat([each.fold for each in blocks], [each.n_rows for each in blocks])
+    samples = [read_block(each).to_sparse(schema.offsets) for each in blocks]
+    learned = concatenate_blocks(samples, schema.offsets).to_sparse(schema.offsets)
+    assert sorted(map(tuple, learned.to_codes(schema.offsets))) == sorted(map(tuple, CODES[rated]))
+    made = Recommender(learned, schema, Recommendations(top=3), folds % 4 == 1)
+    assert answer["ridge"] == made.facts["ridge"]
+    names = [f"u{user}" for user in np.flatnonzero(rated)]
+    block = DenseBlock(CODES[rated]).to_sparse(schema.offsets)
+    expected = polars.from_arrow(made.rank(block, {"sample": pa.array(names)}))
+    both = [each.sort(["sample", "rank"]) for each in (found, expected)]
+    for name in ("sample", "rank", "item", "value", "ratings", "answers"):
         assert both[0][name].to_list() == both[1][name].to_list()
-    np.testing.assert_allclose(both[0]["value"], both[1]["value"], rtol=1e-12)
     # one who has rated everything gets nothing, and as much as others where nothing is left out
     assert "u0" not in found["sample"]
     recommend(home, "--top", "2", "--exclude", "none", "--output", "all.csv")
@@ -101,12 +106,15 @@ def test_recommend__new_users(home):
     answer, _ = recommend(home, *words, "--top", "6")
     assert (answer["rows_in"], answer["rows_quarantined"], answer["samples"]) == (5, 1, 3)
     found = polars.read_parquet(home / "new.parquet").sort(["sample", "rank"])
-    given = {"ann": {"v0": "2", "v3": "2"}, "bob": {"v1": "0"}, "eve": {}}
-    answers = [given[who].get(f"v{n}") for who in given for n in range(6)]
-    columns = {f"v{n}": answers[n::6] for n in range(6)}
-    expected = pmf.apps.recommend(open_model(home)[1], columns, top=6, value="P(item>=2)")
-    assert found["item"].to_list() == expected["item"].to_pylist()
-    np.testing.assert_allclose(found["value"], expected["value"], rtol=1e-12)
+    # as somebody of the log with the same answers
+    again = ["user,movie,rating", "cat,v0,2", "cat,v3,2"]
+    (home / "again.csv").write_text("\n".join(again))
+    words[3:] = ["again.csv", "--output", "again.parquet"]
+    recommend(home, *words, "--top", "6")
+    same = polars.read_parquet(home / "again.parquet").sort("rank")
+    for name in ("item", "value", "answers"):
+        assert same[name].to_list() == found.filter(sample="ann")[name].to_list()
+    assert "v0" not in same["item"].to_list()
     # the number of ratings is that of the samples behind the model
     counted = dict(zip(found["item"], found["ratings"], strict=True))
     assert counted == {f"v{n}": int((CODES[:, n] >= 0).sum()) for n in range(6)}
@@ -143,23 +151,26 @@ def test_recommend__limits(home):
     assert {*polars.read_parquet(home / "few.parquet")["item"]} == {"v0", "v2"}
 
 
-def test_recommend__from_counts_is_the_library_with_the_stored_counts(home):
-    words = ["--value", "P(item>=2)", "--from", "counts"]
-    answer, _ = recommend(home, *words, "--output", "counts.parquet")
-    run = find_last_run(Store(home / "store-p"), "p")
-    counts = pmf.PairCounts.load(open_model(home)[0].locate(run.stages["counts"]) / "pairs")
-    model = open_model(home)[1]
-    expected = pmf.apps.recommend(model, CODES, value="P(item>=2)", counts=counts).to_pandas()
-    names = np.array([f"u{user}" for user in range(len(CODES))])
-    expected = polars.from_pandas(
-        expected.assign(sample=names[expected["row"]], item=expected["item"].astype(str))
+def test_recommend__labels_stand_beside_items(home):
+    (home / "movies.csv").write_text('movieId,title,year\nv0,"Alien, the first",1979\nv9,None,1\n')
+    recommend(home, "--labels", "movies.csv", "--output", "labels.csv")
+    found = polars.read_csv(home / "labels.csv")
+    assert found.columns.index("label") == found.columns.index("item") + 1
+    labels = {"v0": "Alien, the first", **{f"v{n}": None for n in range(1, 6)}}
+    assert dict(zip(found["item"], found["label"], strict=True)) == labels
+
+
+def test_recommend__needs_no_model(home, monkeypatch):
+    """The samples of the last run are enough, also where no model of it is live or left."""
+    expected = recommend(home, "--top", "3", "--output", "with.parquet")[0]
+    record = find_last_run(Store(home / "store-p"), "p")
+    bare = replace(record, live=None, stages={"dataset": record.stages["dataset"]})
+    monkeypatch.setattr("pmflib_flows.recommending.recommend_flow.find_last_run", lambda *_: bare)
+    monkeypatch.setattr(
+        "pmflib_flows.live_samples.find_live", lambda *_: pytest.fail("a live model")
     )
-    found = polars.read_parquet(home / "counts.parquet")
-    both = [each.sort(["sample", "rank"]) for each in (found, expected)]
-    for name in ("sample", "rank", "item", "value", "ratings", "answers"):
-        assert both[0][name].to_list() == both[1][name].to_list()
-    assert answer["source"] == "counts"
-    assert answer["ridge"] > 0
+    again = recommend_flow.fn(str(home / "p.toml"), Recommendations(top=3).to_json())
+    assert again.digest == expected["digest"]
 
 
 def test_recommend__absent_level_is_what_empty_cells_stand_for(home):
@@ -170,7 +181,7 @@ def test_recommend__absent_level_is_what_empty_cells_stand_for(home):
     with (home / "absent.toml").open("a") as file:
         file.write('[schema]\nfile = "absent.json"\n')
     run_command(home, "run", "absent.toml")
-    words = ["--value", "P(item>=1)", "--top", "6", "--output", "absent.parquet"]
+    words = ["--top", "6", "--output", "absent.parquet"]
     recommend(home, *words, config="absent.toml")
     found = polars.read_parquet(home / "absent.parquet")
     rated = CODES > 0
@@ -179,24 +190,6 @@ def test_recommend__absent_level_is_what_empty_cells_stand_for(home):
     assert counted == {f"u{n}": each for n, each in enumerate(n_open.tolist()) if each}
     assert {*zip(found["item"], found["ratings"], strict=True)} == {
         (f"v{n}", each) for n, each in enumerate(rated.sum(axis=0).tolist())
-    }
-
-
-def test_recommend__weighted_log_counts_effective_ratings(home):
-    """Users of weights 1 and 3: the number of ratings of an item is that of effective samples."""
-    weight = np.where(np.arange(len(CODES)) % 2, 3, 1)
-    (home / "weighted").mkdir()
-    header, *lines = as_log(CODES).splitlines()
-    rows = [f"{line},{weight[int(line[1 : line.index(',')])]}" for line in lines]
-    (home / "weighted" / "log.csv").write_text("\n".join([f"{header},w", *rows]))
-    write_config(home, "weighted", SOURCE.replace('"data"', '"weighted"') + '\nweight = "w"')
-    run_command(home, "run", "weighted.toml")
-    recommend(home, "--exclude", "none", "--output", "weighted.parquet", config="weighted.toml")
-    found = polars.read_parquet(home / "weighted.parquet")
-    effective = weight.sum() / (weight**2).sum()
-    expected = np.rint(effective * (weight @ (CODES >= 0))).astype(int)
-    assert {*zip(found["item"], found["ratings"], strict=True)} == {
-        (f"v{n}", each) for n, each in enumerate(expected.tolist())
     }
 
 
@@ -212,22 +205,21 @@ def test_recommend__into_spss_and_stata(home, suffix):
         assert found[name].to_list() == expected[name].to_list()
 
 
-@pytest.mark.parametrize("source", ["model", "counts"])
-def test_recommend__same_bytes_with_two_workers(home, source):
+def test_recommend__same_bytes_with_two_workers(home):
     parts = []
     for workers in (1, 2):
         write_config(home, f"w{workers}", workers=workers)
         run_command(home, "run", f"w{workers}.toml")
-        words = ["--value", "P(item>=2)", "--from", source]
-        recommend(home, *words, "--output", f"w{workers}-{source}", config=f"w{workers}.toml")
-        paths = sorted((home / f"w{workers}-{source}").glob("part-*.parquet"))
+        recommend(home, "--output", f"w{workers}", config=f"w{workers}.toml")
+        paths = sorted((home / f"w{workers}").glob("part-*.parquet"))
         parts.append([pq.read_table(path).replace_schema_metadata() for path in paths])
     assert len(parts[0]) > 1
     assert all(one.equals(two) for one, two in zip(*parts, strict=True))
 
 
 def test_recommend__goes_on_after_the_parts_that_are_done(home, tmp_path):
-    store, model = open_model(home)
+    store, schema = Store(home / "store-p"), make_schema(*SIZES)
+    learned = DenseBlock(CODES).to_sparse(schema.offsets), schema, Recommendations(top=2)
     layers = list_layers(store, find_last_run(store, "p").stages["dataset"])
     n_calls = []
 
@@ -242,9 +234,9 @@ def test_recommend__goes_on_after_the_parts_that_are_done(home, tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    scorer = Recommender(model, Recommendations(top=2))
+    scorer = Recommender(*learned)
     assert score_stored(None, layers, scorer, whole) == (400, {})
-    killed = Killed(model, Recommendations(top=2))
+    killed = Killed(*learned)
     with pytest.raises(KeyboardInterrupt):
         score_stored(None, layers, killed, part)
     done = {path.name: path.stat().st_mtime_ns for path in part.glob("part-*.parquet")}
@@ -277,10 +269,11 @@ def test_recommend__second_call_makes_nothing_new(home):
         (["--items", "v0,v17"], 3, "'v17'"),
         (["--not-items", "v17"], 3, "'v17'"),
         (["--at-least", "1000"], 2, "at_least=1000"),
-        (["--value", "E(v0)"], 2, "item"),
+        (["--value", "P(v0=1)"], 2, "item"),
         (["--value", "P(item=7)"], 3, "'7'"),
-        (["--from", "both"], 2, "--from"),
-        (["--from", "counts"], 2, "P(item>=4)"),
+        (["--value", "E(item)"], 2, "auto"),
+        (["--labels", "one.csv"], 3, "its label"),
+        (["--labels", "none.csv"], 3, "--labels"),
         (["--keep", "age"], 2, "--keep"),
         (["--output", "recs.xlsx"], 2, "recs.xlsx"),
         (["--output", "data/log.csv"], 2, "log.csv"),
@@ -291,6 +284,7 @@ def test_recommend__refusals(home, words, code, said):
     (home / "twice.csv").write_text("item,group\nv0,a\nv0,b\n")
     (home / "short.csv").write_text("item,group\nv0,a\nv1\n")
     (home / "comma.csv").write_text("item,group\nv0,The,a\n")
+    (home / "one.csv").write_text("item\nv0\n")
     (home / "quote.csv").write_text('item,group\nv0,"a\n')
     assert said in run_command(home, "recommend", "p.toml", *words, code=code)
 
@@ -298,3 +292,14 @@ def test_recommend__refusals(home, words, code, said):
 def test_recommend__before_the_first_run(home):
     write_config(home, "fresh")
     assert "pmf run" in run_command(home, "recommend", "fresh.toml", code=4)
+
+
+def test_recommend__after_a_change_of_the_schema(home):
+    write_config(home, "changed")
+    run_command(home, "run", "changed.toml")
+    make_schema(*SIZES[:-1]).save(home / "fewer.json")
+    with (home / "changed.toml").open("a") as file:
+        file.write('[schema]\nfile = "fewer.json"\n')
+    assert "has changed since its last run" in run_command(
+        home, "recommend", "changed.toml", code=4
+    )

@@ -1,9 +1,9 @@
 """Recommendations are the candidates with the highest predicted values, given the other answers of a sample."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pmflib as pmf
 from pmflib.apps.recommending import Recommendations, Recommender
 from pmflib.apps.recommending.kernels.recommending import select_best
-from pmflib.base import QuestionError, SchemaError
+from pmflib.base import DenseBlock, QuestionError, SchemaError
 
 N_ITEMS, N_LEVELS = 6, 3
 
@@ -26,23 +26,31 @@ def make_schema(**fields):
     )
 
 
-def make_model(schema=None, rank=3, seed=0):
+def draw_codes(n_rows=300, seed=1, least=-1):
     rng = np.random.default_rng(seed)
-    factors = rng.dirichlet(np.ones(N_LEVELS), (N_ITEMS, rank)).transpose(0, 2, 1)
-    factors = factors.reshape(N_ITEMS * N_LEVELS, rank)
-    return pmf.JointPMF(rng.dirichlet(np.ones(rank)), factors, schema or make_schema())
-
-
-def draw_codes(n_rows=40, seed=1, least=-1):
-    codes = pmf.Codes(np.random.default_rng(seed).integers(least, N_LEVELS, (n_rows, N_ITEMS)))
+    codes = rng.integers(least, N_LEVELS, (n_rows, N_ITEMS)).astype(np.int8)
+    # items 0 and 1 go together, as do 2 and 3
+    codes[:, [1, 3]] = np.where(rng.random((n_rows, 2)) < 0.7, codes[:, [0, 2]], codes[:, [1, 3]])
     codes[0] = least
-    return codes.astype(np.int8)
+    return pmf.Codes(codes)
 
 
-def value_slowly(model, codes, levels):
-    """Sum of numbers by level times the PMF of each item, given the others."""
-    names = model.schema.names
-    return np.stack([model.predict_proba(codes, name) @ levels for name in names], axis=1)
+def recommend(samples, codes=None, schema=None, **options):
+    given_codes = draw_codes() if codes is None else codes
+    return pmf.apps.recommend(given_codes, samples, schema=schema or make_schema(), **options)
+
+
+def regress_slowly(worths, rows, ridge):
+    """Ridge regression of the worth of each item on those of the others; means for rows without any."""
+    found = np.empty(rows.shape)
+    for item in range(worths.shape[1]):
+        inputs = np.delete(worths, item, axis=1)
+        gram = inputs.T @ inputs + ridge * np.eye(inputs.shape[1])
+        found[:, item] = np.delete(rows, item, axis=1) @ np.linalg.solve(
+            gram, inputs.T @ worths[:, item]
+        )
+    found[~rows.any(axis=1)] = worths.mean(axis=0)
+    return found
 
 
 def list_items(table, row):
@@ -50,118 +58,97 @@ def list_items(table, row):
     return [table["item"][int(each)].as_py() for each in mine]
 
 
-def rank_slowly(values, seen, top):
-    order = [n for n in np.argsort(-values, kind="stable") if not seen[n]]
-    return [f"m{n}" for n in order[:top]]
-
-
 @pytest.mark.parametrize(
-    ("value", "levels"),
-    [("E(item)", [1, 2, 3]), ("P(item>=2)", [0, 1, 1]), ("P(item=1)", [1, 0, 0])],
+    ("value", "by_code"), [("auto", [1, 1, 2]), ("P(item>=2)", [0, 1, 1]), ("P(item=1)", [1, 0, 0])]
 )
 @pytest.mark.parametrize("exclude", ["seen", "none"])
-def test_recommend__is_the_sorted_prediction(value, levels, exclude):
-    model, codes = make_model(), draw_codes()
-    found = pmf.apps.recommend(model, codes, top=4, value=value, exclude=exclude)
-    slow = value_slowly(model, codes, np.array(levels, float))
+def test_recommend__is_the_sorted_prediction(value, by_code, exclude):
+    codes = draw_codes()
+    # a third of answers are 3, and two thirds are 2 or more: 3 is nearer to half
+    codes[:40][codes[:40] == 1] = 2
+    worths = np.where(codes >= 0, np.array(by_code)[codes], 0)
+    block = DenseBlock(codes).to_sparse(make_schema().offsets)
+    options = Recommendations(value=value)
+    ridge = Recommender(block, make_schema(), options).facts["ridge"]
+    found = recommend(None, codes, top=4, value=value, exclude=exclude)
+    slow = regress_slowly(worths, worths, ridge)
     seen = codes >= 0 if exclude == "seen" else np.zeros(codes.shape, bool)
+    rows = found["row"].to_numpy()
+    positions = np.array([int(name[1:]) for name in found["item"].to_pylist()])
+    np.testing.assert_allclose(found["value"].to_numpy(), slow[rows, positions], atol=1e-5)
+    assert (
+        np.bincount(rows, minlength=len(codes)).tolist() == np.minimum(4, (~seen).sum(1)).tolist()
+    )
+    assert not seen[rows, positions].any()
     for row in range(len(codes)):
-        assert list_items(found, row) == rank_slowly(slow[row], seen[row], 4)
-    positions = [int(name[1:]) for name in found["item"].to_pylist()]
-    expected = slow[found["row"].to_numpy(), positions]
-    assert found["value"].to_numpy() == pytest.approx(expected, rel=1e-12)
-    counted = np.minimum(4, (~seen).sum(axis=1))
-    assert np.bincount(found["row"].to_numpy(), minlength=len(codes)).tolist() == counted.tolist()
-    ranks = [rank for n in counted for rank in range(1, n + 1)]
-    assert found["rank"].to_pylist() == ranks
-    assert found["answers"].to_pylist() == (codes >= 0).sum(axis=1)[found["row"]].tolist()
+        mine = slow[row, positions[rows == row]]
+        assert (np.diff(mine) <= 1e-5).all()
+        left = np.setdiff1d(np.flatnonzero(~seen[row]), positions[rows == row])
+        assert not left.size or slow[row, left].max() <= mine.min() + 1e-5
+        assert found["rank"].to_numpy()[rows == row].tolist() == [*range(1, mine.size + 1)]
+    assert found["answers"].to_pylist() == (codes >= 0).sum(axis=1)[rows].tolist()
     assert found["ratings"].to_pylist() == [int((codes[:, n] >= 0).sum()) for n in positions]
 
 
-@pytest.mark.parametrize("family", ["forest", "traits"])
-def test_recommend__families_go_through_their_own_predictions(family):
-    codes = draw_codes(400)
-    if family == "forest":
-        model = pmf.fit_em(codes, make_model(), dependence="tree").model
-    else:
-        model = pmf.families.fit_traits(
-            codes, make_schema(), dimensions=1, n_states=4, shrinkage=1.0, passes=2
-        ).model
-    few = codes[:12]
-    found = pmf.apps.recommend(model, few, top=N_ITEMS, exclude="none")
-    slow = value_slowly(model, few, np.array([1.0, 2.0, 3.0]))
-    positions = [int(name[1:]) for name in found["item"].to_pylist()]
-    expected = slow[found["row"].to_numpy(), positions]
-    assert found["value"].to_numpy() == pytest.approx(expected, rel=1e-9)
-    assert found.num_rows == few.size
-    unseen = pmf.apps.recommend(model, few, top=N_ITEMS)
-    kept = [
-        few[row, int(name[1:])] < 0
-        for row, name in zip(found["row"].to_pylist(), found["item"].to_pylist(), strict=True)
-    ]
-    assert unseen.select(["row", "item", "value"]) == found.filter(pa.array(kept)).select(
-        ["row", "item", "value"]
+def test_recommend__a_log_of_three_columns_is_codes_of_a_schema():
+    codes = draw_codes()
+    codes = codes[(codes >= 0).any(axis=1)]
+    users, items = np.nonzero(codes >= 0)
+    log = pd.DataFrame(
+        {"user": [f"u{n:03}" for n in users], "film": items, "stars": codes[users, items] + 1}
     )
+    shuffled = log.sample(frac=1.0, random_state=0)
+    found = pmf.apps.recommend(shuffled, top=3, labels={"0": "Alien"})
+    expected = recommend(None, codes, top=3)
+    assert found["sample"].to_pylist() == [f"u{n:03}" for n in expected["row"].to_pylist()]
+    assert [f"m{name}" for name in found["item"].to_pylist()] == expected["item"].to_pylist()
+    for name in ("rank", "value", "ratings", "answers"):
+        assert found[name].to_pylist() == expected[name].to_pylist()
+    assert {*zip(found["item"].to_pylist(), found["label"].to_pylist(), strict=True)} == {
+        ("0", "Alien"),
+        *((str(n), None) for n in range(1, 6)),
+    }
+    new = pmf.apps.recommend(log, {"u": ["ann"], "i": [0], "r": [3]}, top=1)
+    assert new.select(["sample", "item"]).to_pylist() == [{"sample": "ann", "item": "1"}]
 
 
-def test_recommend__an_absent_answer_is_not_seen_and_does_not_count_as_a_value():
-    model, codes = make_model(make_schema(absent="1")), draw_codes(least=0)
-    found = pmf.apps.recommend(model, codes, top=N_ITEMS, value="P(item>=2)")
-    slow = value_slowly(model, codes, np.array([0.0, 1.0, 1.0]))
-    for row in range(len(codes)):
-        assert list_items(found, row) == rank_slowly(slow[row], codes[row] > 0, N_ITEMS)
-    positions = [int(name[1:]) for name in found["item"].to_pylist()]
-    assert found["value"].to_numpy() == pytest.approx(slow[found["row"].to_numpy(), positions])
+def test_recommend__an_absent_answer_is_not_seen_and_is_worth_nothing():
+    schema, codes = make_schema(absent="1"), draw_codes(least=0)
+    found = recommend(None, codes, schema, top=N_ITEMS)
+    n_open = np.bincount(found["row"].to_numpy(), minlength=len(codes))
+    np.testing.assert_array_equal(n_open, (codes <= 0).sum(axis=1))
+    assert {*found["ratings"].to_pylist()} == {*(codes > 0).sum(axis=0).tolist()}
+    # as if it were missing, apart from the number of rated items
+    missing = recommend(None, pmf.Codes(np.where(codes == 0, -1, codes)), top=N_ITEMS)
+    assert found["value"].equals(missing["value"])
     assert found["answers"].to_pylist() == (codes > 0).sum(axis=1)[found["row"]].tolist()
-    # the mean of those who answer
-    rated = pmf.apps.recommend(model, codes, top=N_ITEMS)
-    weighed = value_slowly(model, codes, np.array([0.0, 2.0, 3.0])) / slow
-    positions = [int(name[1:]) for name in rated["item"].to_pylist()]
-    assert rated["value"].to_numpy() == pytest.approx(weighed[rated["row"].to_numpy(), positions])
 
 
-def test_recommend__one_state_one_item_one_row():
+def test_recommend__one_item_one_row_no_rows():
     schema = pmf.Schema((pmf.Variable("m0", ("1", "2"), (1.0, 2.0)),))
-    model = pmf.JointPMF(np.ones(1), np.array([[0.25], [0.75]]), schema)
-    found = pmf.apps.recommend(model, pmf.Codes([[-1]]), top=20).to_pylist()
-    assert found == [{"row": 0, "rank": 1, "item": "m0", "value": 1.75, "ratings": 0, "answers": 0}]
-    nothing = pmf.apps.recommend(model, pmf.Codes([[1]]))
+    found = recommend(pmf.Codes([[-1]]), pmf.Codes([[1], [0], [-1]]), schema).to_pylist()
+    assert found == [{"row": 0, "rank": 1, "item": "m0", "value": 1.0, "ratings": 2, "answers": 0}]
+    nothing = recommend(None, pmf.Codes([[1]]), schema)
     assert nothing.num_rows == 0
     assert nothing.column_names == ["row", "rank", "item", "value", "ratings", "answers"]
-    assert pmf.apps.recommend(model, np.empty((0, 1), np.int8)).num_rows == 0
-
-
-def test_recommend__samples_without_answers_get_the_marginals():
-    model = make_model()
-    found = pmf.apps.recommend(model, {"m4": [None, "3"]}, top=N_ITEMS)
-    means = [model.marginal([n]) @ [1, 2, 3] for n in range(N_ITEMS)]
-    assert list_items(found, 0) == [f"m{n}" for n in np.argsort(-np.array(means))]
-    assert "m4" not in list_items(found, 1)
+    assert recommend(np.empty((0, 1), np.int8), pmf.Codes([[1]]), schema).num_rows == 0
+    assert recommend(None, np.empty((0, 1), np.int8), schema).num_rows == 0
 
 
 def test_recommend__limits():
-    model, codes = make_model(), draw_codes()
+    codes = draw_codes()
     codes[:, 0] = -1
     codes[1, 0] = 2
-    chosen = {*pmf.apps.recommend(model, codes, at_least=2)["item"].to_pylist()}
+    chosen = {*recommend(None, codes, at_least=2)["item"].to_pylist()}
     assert chosen == {"m1", "m2", "m3", "m4", "m5"}
-    ratings = {"m0": 100, "m1": 10}
-    assert {
-        *pmf.apps.recommend(model, codes, at_least=10, ratings=ratings)["item"].to_pylist()
-    } == {
-        "m0",
-        "m1",
-    }
-    left = pmf.apps.recommend(model, codes, exclude=["m2"], items=["m1", "m2", "m3"])
+    left = recommend(None, codes, exclude=["m2"], items=["m1", "m2", "m3"])
     assert {*left["item"].to_pylist()} == {"m1", "m3"}
-    # a tenfold number of ratings costs one unit
-    penalised = pmf.apps.recommend(
-        model, codes, top=1, penalty=5.0, ratings=ratings, exclude="none"
-    )
-    assert not {*penalised["item"].to_pylist()} & {"m0", "m1"}
+    # a large penalty is the order of the number of ratings
+    rare = recommend(pmf.Codes(codes[:1]), codes, top=N_ITEMS, penalty=1000.0)
+    assert rare["ratings"].to_pylist() == sorted(rare["ratings"].to_pylist())
     groups = {"m0": "a", "m1": "a", "m2": "a", "m3": "b", "m4": "b"}
-    found = pmf.apps.recommend(model, codes, exclude="none", groups=groups, most_per_group=1)
-    free = pmf.apps.recommend(model, codes, exclude="none", top=N_ITEMS)
+    found = recommend(None, codes, exclude="none", groups=groups, most_per_group=1)
+    free = recommend(None, codes, exclude="none", top=N_ITEMS)
     for row in range(len(codes)):
         taken, expected = set(), []
         for name in list_items(free, row):
@@ -190,11 +177,22 @@ def test_select_best__is_the_greedy_choice(data):
     assert items[0, : n_found[0]].tolist() == expected
 
 
-def test_recommender__values_do_not_depend_on_the_batch():
-    model, codes = make_model(rank=5), draw_codes(300)
-    whole = Recommender(model).score(codes)[0]
-    parts = [Recommender(model).score(codes[n : n + 7])[0] for n in range(0, 300, 7)]
+def test_recommender__same_bits_whatever_the_batch():
+    codes, offsets = draw_codes(), make_schema().offsets
+    made = Recommender(DenseBlock(codes).to_sparse(offsets), make_schema())
+    whole = made.score(codes)[0]
+    parts = [made.score(codes[n : n + 7])[0] for n in range(0, 300, 7)]
     assert pa.concat_tables(parts).combine_chunks().unify_dictionaries() == whole.combine_chunks()
+
+
+def test_recommender__says_how_many_items_have_no_memory(monkeypatch):
+    codes = draw_codes(40)
+    block = DenseBlock(codes).to_sparse(make_schema().offsets)
+    room = 8 * 4**2 + 2 * block.nbytes
+    monkeypatch.setattr("pmflib.apps.recommending.recommending.find_memory_limit", lambda: room)
+    found = Recommender(block, make_schema())
+    assert (found.facts["items_regressed"], found.facts["items_without_memory"]) == (4, 2)
+    assert found.score(codes)[0].num_rows == (codes < 0).sum()
 
 
 @pytest.mark.parametrize(
@@ -207,40 +205,30 @@ def test_recommender__values_do_not_depend_on_the_batch():
         ({"exclude": ["m9"]}, SchemaError, "m9"),
         ({"items": ["m9"]}, SchemaError, "m9"),
         ({"items": []}, pmf.PmfError, "items"),
-        ({"ratings": {"m9": 1}}, SchemaError, "m9"),
         ({"groups": {"m9": "a"}, "most_per_group": 1}, SchemaError, "m9"),
         ({"most_per_group": 1}, pmf.PmfError, "groups"),
         ({"penalty": math.nan}, pmf.PmfError, "penalty"),
         ({"at_least": 10**6}, pmf.PmfError, "at_least"),
-        ({"value": "E(m1)"}, QuestionError, "item"),
-        ({"value": "E(item | m1=2)"}, QuestionError, "item"),
-        ({"value": "P(item)"}, QuestionError, "P"),
-        ({"value": "H(item)"}, QuestionError, "value"),
+        ({"value": "E(item)"}, QuestionError, "auto"),
         ({"value": "P(item=9)"}, QuestionError, "9"),
     ],
 )
 def test_recommend__refusals(options, kind, name):
     with pytest.raises(kind, match=name):
-        pmf.apps.recommend(make_model(), draw_codes(), **options)
+        recommend(None, **options)
 
 
-def test_recommend__variable_without_numbers_has_no_expected_value():
-    model = make_model()
+def test_recommend__variable_without_numbers_is_asked_for_by_level():
+    schema, codes = make_schema(), draw_codes()
     first = pmf.Variable("m0", ("a", "b", "c"))
-    model = replace(model, schema=pmf.Schema((first, *model.schema.variables[1:])))
-    codes = draw_codes()
+    schema = pmf.Schema((first, *schema.variables[1:]))
     with pytest.raises(SchemaError, match="m0"):
-        pmf.apps.recommend(model, codes)
-    assert "m0" not in pmf.apps.recommend(model, codes, exclude=["m0"])["item"].to_pylist()
-    only = pmf.apps.recommend(model, codes, items=["m0"], value="P(item=b)")
+        recommend(None, codes, schema)
+    assert "m0" not in recommend(None, codes, schema, exclude=["m0"])["item"].to_pylist()
+    only = recommend(None, codes, schema, items=["m0"], value="P(item=b)")
     assert {*only["item"].to_pylist()} == {"m0"}
     with pytest.raises(SchemaError, match="color"):
-        pmf.apps.recommend(model, {"color": ["red"]})
-
-
-def test_recommender__ratings_that_limits_need():
-    with pytest.raises(pmf.PmfError, match="ratings"):
-        Recommender(make_model(), Recommendations(at_least=2))
+        recommend({"color": ["red"]}, codes, schema)
 
 
 def test_measure_recommendations():

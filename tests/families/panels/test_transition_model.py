@@ -82,8 +82,6 @@ def test_methods_of_a_joint_pmf_are_refused_in_words(model, codes):
     for name in names:
         with pytest.raises(pmf.PmfError, match=f"only a joint PMF has '{name}'.* transition"):
             getattr(model, name)
-    with pytest.raises(pmf.PmfError, match=r"model is a latent transition model.*model\.wave"):
-        pmf.apps.recommend(model, codes)
 
 
 def test_forecast__uses_nothing_of_its_wave_and_later(model, codes):

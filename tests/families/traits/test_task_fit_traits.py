@@ -71,6 +71,17 @@ def test_fit_traits__chooses_the_states_where_the_rank_is_auto(tmp_path):
     assert "rank" not in facts
 
 
+def test_fit_traits__with_the_settings_that_are_given(tmp_path):
+    given = "method_options = {dimensions = 1, passes = 3, shrinkage = 0.8}"
+    facts = etl.fn(str(write_pipeline(tmp_path, more=given)))
+    assert (facts["model"]["n_traits"], facts["model"]["passes"]) == (3, 3)
+    model = pmf.JointPMF.load(facts["live"])
+    assert model.origin["shrinkage"] == 0.8
+    path = write_pipeline(tmp_path, more=given.replace("passes = 3", "passes = 0"))
+    with pytest.raises(ConfigError, match=r"traits.passes is 0; pass at least 1"):
+        load_config(path)
+
+
 def test_fit_traits__of_samples_that_do_not_fit_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pmflib.families.traits.traits.UPDATE_TABLES", 1 << 50)
     with pytest.raises(MemoryPlanError, match="fit_traits"):

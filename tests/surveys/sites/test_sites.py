@@ -1,6 +1,5 @@
 """Runs with the counts of other sites: their model, its lineage, and a site that withdraws."""
 
-import csv
 import json
 
 import numpy as np
@@ -135,16 +134,6 @@ def test_questions__are_answered_from_the_pooled_counts(pipeline, call):
     assert '"samples": 400' in out
     code, out, _ = call("query", pipeline.path, "P(v1=4 | v0=1, v2=1)")
     assert code == 0
-
-
-def test_recommend__takes_the_counts_of_all_sites(pipeline, call):
-    join(pipeline, "north", "south")
-    output = pipeline.folder / "r.csv"
-    words = ("--from", "counts", "--value", "P(item>=4)", "--exclude", "none", "--output", output)
-    assert call("recommend", pipeline.path, *words)[0] == 0
-    with output.open() as file:
-        found = {row["item"]: int(row["ratings"]) for row in csv.DictReader(file)}
-    assert found == dict(zip(make_movies(4).names, (CODES >= 0).sum(axis=0).tolist(), strict=True))
 
 
 def test_commands__show_a_run_with_sites(pipeline, call):

@@ -1,4 +1,4 @@
-"""Values of items for samples, and the best items of each sample."""
+"""Sums of products of items, the weights that follow from them, and the best items of each sample."""
 
 import math
 
@@ -6,42 +6,38 @@ from pmflib.base.compiled.saved_code import compile_kernel
 
 
 @compile_kernel()
-def expect_values(codes, offsets, posteriors, numerators, denominators, inverses, out):  # type: ignore[no-untyped-def]
-    """Compute the value of each item for each sample, given the other cells of the sample.
+def add_products(indptr, indices, data, sums):  # type: ignore[no-untyped-def]
+    """Add the products of all pairs of entries of each row to the upper triangle of a matrix of columns by columns.
 
-    codes: signed integers (n_rows, n_items), -1 missing. offsets: int64 (n_items,), first level of each item among the
-    rows of inverses. posteriors: float64 (n_rows, rank), given all cells of the sample. numerators, denominators:
-    float64 (n_items, rank), whose ratio is the value in a state. inverses: float64 (n_levels, rank), inverses of the
-    factors, by which a cell is taken out of the posterior. out: float64 (n_rows, n_items), overwritten; -inf where the
-    denominator is 0.
-
-    States are summed in order, so that values do not depend on the batch or on threads, unlike those of BLAS.
+    indptr, indices, data: sparse rows, columns increasing within a row. sums: float32 (n_columns, n_columns).
     """
-    n_rows, n_items = codes.shape
-    rank = posteriors.shape[1]
-    for row in range(n_rows):
-        for item in range(n_items):
-            above, below = 0.0, 0.0
-            code = codes[row, item]
-            if code < 0:
-                for f in range(rank):
-                    above += posteriors[row, f] * numerators[item, f]
-                    below += posteriors[row, f] * denominators[item, f]
-            else:
-                level = offsets[item] + code
-                for f in range(rank):
-                    weight = posteriors[row, f] * inverses[level, f]
-                    above += weight * numerators[item, f]
-                    below += weight * denominators[item, f]
-            out[row, item] = above / below if below > 0.0 else -math.inf
+    for row in range(indptr.size - 1):
+        for first in range(indptr[row], indptr[row + 1]):
+            own, value = sums[indices[first]], data[first]
+            for second in range(first, indptr[row + 1]):
+                own[indices[second]] += value * data[second]
+
+
+@compile_kernel()
+def scale_columns(matrix, diagonal):  # type: ignore[no-untyped-def]
+    """Turn the upper triangle of a symmetric matrix into minus its columns by their diagonal entries, whose own are 0.
+
+    matrix: float32 (n, n), overwritten. diagonal: float32 (n,).
+    """
+    for row in range(len(matrix)):
+        matrix[row, row] = 0.0
+        for column in range(row + 1, len(matrix)):
+            value = -matrix[row, column]
+            matrix[row, column] = value / diagonal[column]
+            matrix[column, row] = value / diagonal[row]
 
 
 @compile_kernel()
 def select_best(values, groups, most_per_group, items, n_found):  # type: ignore[no-untyped-def]
     """Find the items with the largest values of each sample, with a maximum number per group.
 
-    values: float64 (n_rows, n_items); items of value -inf are left out. groups: int32 (n_items,), -1 for one that is
-    not limited. most_per_group: at least 1. items: int32 (n_rows, top), overwritten up to n_found, int64 (n_rows,), in
+    values: floats (n_rows, n_items); items of value -inf are left out. groups: int32 (n_items,), -1 for one that is not
+    limited. most_per_group: at least 1. items: int32 (n_rows, top), overwritten up to n_found, int64 (n_rows,), in
     decreasing order of value; ties keep the order of items.
     """
     top = items.shape[1]
