@@ -72,7 +72,10 @@ from pmflib.fits.stack.ladder import EFFORTS as EFFORTS
 from pmflib.fits.stack.ladder import LadderSizes as LadderSizes
 from pmflib.fits.stack.ladder import Rung as Rung
 from pmflib.fits.stack.ladder import RungStart as RungStart
+from pmflib.fits.stack.readings import Disagreement as Disagreement
+from pmflib.fits.stack.readings import compare_readings as compare_readings
 from pmflib.fits.stack.splits import FEW_ROWS as FEW_ROWS
+from pmflib.fits.stack.splits import MOST_HELD_OUT as MOST_HELD_OUT
 from pmflib.fits.starts import PreparedStart as PreparedStart
 from pmflib.fits.starts import Starts as Starts
 from pmflib.fits.starts import StoredCounts as StoredCounts

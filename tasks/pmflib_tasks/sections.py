@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pmflib.base.comparison import Comparison
 from pmflib.base.display.summary import DIGITS, SummaryTable, format_value, tabulate_comparison
 from pmflib.fits.fit_statistics import HeldOutScore, describe_likelihood, tabulate_statistics
+from pmflib.fits.stack.readings import Disagreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.rungs import RungFit, tabulate_ladder
 from pmflib.store.run_records import RunRecord
@@ -16,6 +17,7 @@ from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.features import FEATURES
 from pmflib_tasks.gate.gate_decision import OF_WEIGHTED
 from pmflib_tasks.gate.value_errors import list_error_rows
+from pmflib_tasks.stages.stack import CLASSES
 from pmflib_tasks.wording import as_sentence
 
 if TYPE_CHECKING:
@@ -217,6 +219,8 @@ def describe_model(facts: RunFacts) -> Iterator[Section]:
     if rank:
         described.append(("is the rank fine", rank["verdict"]))
         described += [("why this rank", reason) for reason in rank["reasons"]]
+    if found := model.get(CLASSES):
+        described.append(("classes to read", Disagreement.from_json(found).sentence))
     if fit := model.get("fit"):
         described.append(("log-likelihood", describe_likelihood(fit)))
     if held_out := model.get("held_out"):

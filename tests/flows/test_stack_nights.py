@@ -66,7 +66,7 @@ def test_report__of_a_stack_has_its_models_and_no_states(ran):
     report = gather_report(nights.store, nights.config.name, 1)
     said = " ".join(summarise_run(report))
     assert all(each["name"] in said for each in first["model"]["ladder"])
-    assert "model.rank = 3 has classes to read" in said
+    assert "model.classes = 3 adds classes to read" in said
     page = render_page(report)
     assert "The latent states" not in page
     assert "<td>AIC" not in page

@@ -108,6 +108,10 @@ class ModelConfig(Section):
     """
     effort: Literal["quick", "normal", "thorough"] = "normal"
     """Length of the ladder of a stack, as `pmflib.fit_em` knows it. `pmf run --quick` sets "quick"."""
+    classes: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"] | None = None
+    """Number of latent classes that are fitted beside a stack, for people to read: the report shows them, and how far
+    the two disagree. "auto" chooses it on the validation folds. Without one, there are none.
+    """
     rank_budget: Annotated[str, AfterValidator(check_budget)] = "10min"
     """Processor time for the choice of the rank: "30s", "10min", "2h". What is compared depends on a cost model rather
     than a clock, so the choice is the same on every machine, and the actual time may differ. `pmf run --quick` sets

@@ -173,8 +173,18 @@ class CoreConfig(Section):
 
     @model_validator(mode="after")
     def _check_stack(self) -> CoreConfig:
+        if self.model.classes is not None and not self.is_stack:
+            raise ValueError(
+                f"model.classes = {self.model.classes!r} is for classes beside a stack, and model.rank = "
+                f"{self.model.rank!r} fits classes itself; leave one of them out"
+            )
         if not self.is_stack:
             return self
+        if self.model.classes == "auto" and not self.evaluate.validation_folds:
+            raise ValueError(
+                "evaluate.validation_folds = 0 leaves nothing to choose by, and model.classes = 'auto' chooses; hold "
+                "out a fold, or give a number"
+            )
         of_ranks = {
             f"model.method = {self.model.method!r}": self.model.method != "auto",
             "model.method_options": bool(self.model.method_options),

@@ -296,12 +296,13 @@ def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, Drawing]:
             lambda ax: plot_passes(passes, held_out, best, ax=ax),
             (6.6, 2.9),
         )
-    if 0 < len(learnt.states) <= STATES_SHOWN:
+    read = learnt.read
+    if read is not None and len(learnt.states) <= STATES_SHOWN:
 
         def draw_states(ax: Axes) -> None:
-            plot_states(learnt.model, descriptions=learnt.states, ax=ax)
+            plot_states(read, descriptions=learnt.states, ax=ax)
             n_rows = len(ax.get_yticklabels())
-            ax.figure.set_size_inches(3.2 + 0.62 * learnt.model.rank, 1.1 + 0.26 * max(n_rows, 1))
+            ax.figure.set_size_inches(3.2 + 0.62 * read.rank, 1.1 + 0.26 * max(n_rows, 1))
 
         figures["states"] = Drawing(
             "states",
@@ -310,10 +311,10 @@ def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, Drawing]:
             draw_states,
             (6.6, 4.0),
         )
-    if 2 <= len(learnt.states) <= len(drawing.GROUPS):
+    if read is not None and 2 <= len(learnt.states) <= len(drawing.GROUPS):
 
         def draw_profiles(ax: Axes) -> None:
-            plot_profiles(learnt.model, ax=ax)
+            plot_profiles(read, ax=ax)
             ax.figure.set_size_inches(6.8, 1.2 + 0.3 * len(ax.get_yticklabels()))
 
         figures["profiles"] = Drawing(

@@ -17,6 +17,7 @@ from pmflib.base.hooks import find_offers
 from pmflib.counts.groups import load_most_answered
 from pmflib.counts.zarr_tables import StoredTables
 from pmflib.fits.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
+from pmflib.fits.stack.readings import Disagreement
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.identification import describe_undetermined
@@ -26,6 +27,7 @@ from pmflib.store.run_records import RunRecord
 from pmflib_tasks.facts import RunFacts
 from pmflib_tasks.stages.evaluation import SCORES
 from pmflib_tasks.stages.order import find_counts
+from pmflib_tasks.stages.stack import CLASSES
 
 STATE_LEVELS = 20
 """Maximum number of levels listed per state."""
@@ -125,8 +127,10 @@ class ModelReport:
         The model.
     summary
         Summary of the fit: method, rank, passes, log-likelihoods, notes.
+    read
+        Model whose states are read: the model, or the latent classes beside a stack; None of a stack without these.
     states
-        Its latent states by falling prior; none of a stack.
+        The latent states of ``read`` by falling prior.
     associations, pairs
         Associations of all measured pairs, and the most associated pairs.
     missed
@@ -143,6 +147,7 @@ class ModelReport:
 
     model: JointPMF
     summary: Mapping[str, Any]
+    read: JointPMF | None
     states: list[StateDescription]
     associations: Associations
     pairs: list[AssociatedPair]
@@ -160,7 +165,13 @@ class ModelReport:
     @property
     def undetermined(self) -> str:
         """Why the states cannot be read; "" if they can."""
-        return describe_undetermined(self.model)
+        return "" if self.read is None else describe_undetermined(self.read)
+
+    @property
+    def disagreement(self) -> str:
+        """How far the states that are read are from a stack that answers; "" if they are the model's own."""
+        found = self.summary.get(CLASSES)
+        return Disagreement.from_json(found).sentence if found else ""
 
     @property
     def residual_pairs(self) -> list[dict[str, Any]]:
@@ -245,7 +256,8 @@ def gather_model(
     StoreError
         If an artefact is missing or damaged.
     """
-    model = JointPMF.load(store.locate(stages["model"]) / "model")
+    artefact = store.locate(stages["model"])
+    model = JointPMF.load(artefact / "model")
     entry = store.find(stages["model"].identity)
     summary = dict(facts.model or ({} if entry is None else entry.summary))
     path = store.locate(find_counts(stages)) / "pairs"
@@ -263,16 +275,20 @@ def gather_model(
     recorded = facts.warnings
     found_now = () if agreement is None else agreement.warnings
     describe = partial(_describe_pairs, model, kept, found, in_counts, pair_support)
+    # the states of a stack are not to be read
+    read: JointPMF | None = model
+    if CLASSES in summary:
+        read = JointPMF.load(artefact / CLASSES)
+    elif model.origin.is_stack:
+        read = None
     rank = facts.rank
     if not rank and "rank" in stages and (chosen := store.find(stages["rank"].identity)):
         rank = chosen.summary
     return ModelReport(
         model,
         summary,
-        # those of a stack are not to be read
-        []
-        if model.origin.is_stack
-        else describe_states(model, most=STATE_LEVELS, level_counts=level_counts),
+        read,
+        [] if read is None else describe_states(read, most=STATE_LEVELS, level_counts=level_counts),
         found,
         describe(found.rank_pairs(PAIRS_LISTED)),
         describe(_find_missed(found, in_counts, pair_support)),
@@ -284,7 +300,7 @@ def gather_model(
         ],
         bool(rank.get("reasons")),
         [
-            *filter(None, (describe_undetermined(model),)),
+            *filter(None, (describe_undetermined(model if read is None else read),)),
             *recorded,
             *(each for each in found_now if each not in recorded),
         ],

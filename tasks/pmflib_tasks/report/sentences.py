@@ -183,7 +183,9 @@ def _say_model(report: RunReport) -> Iterator[str]:
         )
     else:
         yield agreement.sentence
-    if states:
+    if report.model.disagreement:
+        yield f"There are {report.model.disagreement}."
+    elif states:
         sizes = (
             f", from {as_percent(states[-1].prior)} to {as_percent(states[0].prior)} of the samples"
         )
@@ -192,8 +194,8 @@ def _say_model(report: RunReport) -> Iterator[str]:
         rungs = [RungFit.from_json(each) for each in report.model.model.origin["stack"]]
         named = ", ".join(f"{each.name} {as_percent(each.weight)}" for each in rungs)
         yield (
-            f"The model is a mixture of {as_count(len(rungs), 'model')} for answers ({named}); a pipeline with "
-            "model.rank = 3 has classes to read."
+            f"The model is a mixture of {as_count(len(rungs), 'model')} for answers ({named}); model.classes = 3 adds "
+            "classes to read."
         )
     scores = report.scores
     if scores is not None:

@@ -15,3 +15,4 @@ from pmflib_tasks.stages.order import hold_data_back as hold_data_back
 from pmflib_tasks.stages.order import list_steps as list_steps
 from pmflib_tasks.stages.select import COMPARISONS as COMPARISONS
 from pmflib_tasks.stages.select import set_rank as set_rank
+from pmflib_tasks.stages.stack import CLASSES as CLASSES

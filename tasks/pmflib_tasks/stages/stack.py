@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pmflib.base.display.progress import report_progress
 from pmflib.base.errors import ConvergenceWarning
@@ -17,7 +17,12 @@ from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
+if TYPE_CHECKING:
+    from pmflib.em.stored_samples import StoredSamples
+
 VERSION = 2
+CLASSES = "classes"
+"""Folder of the latent classes beside a stack in its artefact, and key of how far they disagree in its summary."""
 
 
 @stage(name="stack", makes="model")
@@ -57,7 +62,8 @@ def stack(
         from pmflib.em.stored_samples import StoredSamples
         from pmflib.fits.fit_result import summarise_fit
         from pmflib.fits.from_samples import fit_em, plan_fit_em
-        from pmflib.fits.stack.splits import FEW_ROWS
+        from pmflib.fits.stack.readings import compare_readings
+        from pmflib.fits.stack.splits import FEW_ROWS, MOST_HELD_OUT
 
         schema, begin = load_schema(config), dict[str, Any]()
         live = None if start is None else JointPMF.load(store.locate(start) / "model")
@@ -98,7 +104,13 @@ def stack(
             if live is None or not find_equivalent_samples(model.origin).n_questions:
                 model = weigh_model(model, training, unseen)
             model.save(folder / "model")
-            return summarise_fit(result)
+            if config.model.classes is None:
+                return summarise_fit(result)
+            known = None if live is None else store.locate(start) / CLASSES
+            read = fit_classes(config, training, held_out, known)
+            read.save(folder / CLASSES)
+            said = compare_readings(model, read, held_out.read_some(MOST_HELD_OUT))
+            return summarise_fit(result) | {CLASSES: said.to_json()}
 
     report_progress("stack", 0, em.max_passes)
     return build_artefact(
@@ -108,9 +120,30 @@ def stack(
         options={
             **em.model_dump(include={"max_passes", "tol", "patience", "pseudo_count"}),
             **{"method": "stack", "effort": effort, "dependence": dependence},
+            **({} if config.model.classes is None else {CLASSES: config.model.classes}),
             "seed": config.seed,
             **{name: list(each) for name, each in asdict(folds).items()},
         },
         version=VERSION,
         write=write,
     ).reference
+
+
+def fit_classes(
+    config: PipelineConfig, training: StoredSamples, held_out: StoredSamples, known: Path | None
+) -> JointPMF:
+    """Fit the latent classes beside a stack, from those of the live stack if they have the number that is wanted."""
+    from pmflib.fits.from_samples import fit_em
+
+    number, begin = config.model.classes, dict[str, Any]()
+    if known is not None and known.exists():
+        start = JointPMF.load(known)
+        begin = {"model": start} if number in ("auto", start.rank) else begin
+    report_progress(CLASSES, 0, config.em.max_passes)
+    return fit_em(
+        training,
+        validation=held_out if held_out.n_rows else None,
+        rng=config.seed,
+        **(begin or {"rank": number}),
+        **config.em.model_dump(include={"max_passes", "tol", "patience", "pseudo_count"}),
+    ).model
