@@ -55,7 +55,7 @@ def test_report__states_are_those_of_the_classes(ran):
 def test_load_config__classes_are_for_a_stack(ran):
     nights, _ = ran
     path = nights.folder / "other.toml"
-    text = '[source]\npath = "log"\n[model]\nclasses = {}\n{}'
+    text = '[source]\npath = "log"\nlayout = "wide"\n[model]\nclasses = {}\n{}'
     path.write_text(text.format(2, "rank = 3\n"))
     with pytest.raises(ConfigError, match=r"model\.classes = 2 is for classes beside a stack"):
         load_config(path)
