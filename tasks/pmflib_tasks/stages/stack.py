@@ -106,7 +106,7 @@ def stack(
             model.save(folder / "model")
             if config.model.classes is None:
                 return summarise_fit(result)
-            known = None if live is None else store.locate(start) / CLASSES
+            known = None if start is None else store.locate(start) / CLASSES
             read = fit_classes(config, training, held_out, known)
             read.save(folder / CLASSES)
             said = compare_readings(model, read, held_out.read_some(MOST_HELD_OUT))
