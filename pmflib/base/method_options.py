@@ -81,6 +81,8 @@ def _check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     allowed = get_args(hint) if get_origin(hint) is Literal else ()
     if allowed:
         check(OneOf(allowed), **{name: value})
+    if value is None and type(None) in get_args(hint):
+        return None
     hint = next((each for each in get_args(hint) if each in (int, float)), hint)
     if hint in (int, float):
         number = not isinstance(value, bool) and isinstance(value, (int, float))
@@ -92,7 +94,7 @@ def _check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
             bounds = f"at least {least}" + ("" if most is None else f" and at most {most}")
             raise PmfError(f"{name} is {value!r}; pass {bounds}")
         return hint(value)
-    if not allowed and value is not None and not isinstance(value, (list, tuple)):
+    if not allowed and not isinstance(value, (list, tuple)):
         raise PmfError(f"{name} is {value!r}; pass a list")
     return tuple(value) if isinstance(value, list) else value
 
