@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -61,25 +61,6 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
     >>> pmf.PMFClassifier().fit(X, ["apple", "chili", "bean", "apple"] * 20).predict([["green", "long"]]).tolist()
     ['bean']
     """
-
-    def __init__(
-        self,
-        rank: int | Literal["auto"] | None = None,
-        *,
-        schema: Schema | None = None,
-        bins: int = 8,
-        members: int = 1,
-        dependence: Literal["auto", "none", "tree"] | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            rank,
-            schema=schema,
-            bins=bins,
-            members=members,
-            dependence=dependence,
-            random_state=random_state,
-        )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit a joint PMF of the features and the class.

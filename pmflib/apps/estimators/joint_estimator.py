@@ -75,12 +75,12 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        rank: int | Literal["auto"] | None = "auto",
+        rank: int | Literal["auto"] | None = None,
         *,
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 1,
-        dependence: Literal["auto", "none", "tree"] | None = "none",
+        dependence: Literal["auto", "none", "tree"] | None = None,
         random_state: Any = 0,
     ) -> None:
         self.rank = rank
