@@ -10,12 +10,6 @@ validation rows' log-likelihood of the target, and the best is taken. Logistic r
 validation rows), naive Bayes (counted on the training rows) and the majority class are those of the pipeline's report;
 `pool` is fit_em with `target` and without a rank: what its models predict, averaged.
 
-    python -m benchmarks.models.targets --pools votes,wine
-
-prints the log-loss of that average, less those of fit_em with `rank="auto"`, the mixture that comes with the average,
-logistic regression and boosting: three of five parts of at most 900 rows are tested. Its ladder was tuned on car, iris,
-breast_cancer, diabetes, movies and pisa_item.
-
     python -m benchmarks.models.targets --cuts iris,adult
 
 prints the log-loss of `PMFClassifier` on columns as they are, of as many states as the target has levels: with the cuts
@@ -50,9 +44,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import sklearn.datasets
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegressionCV
-from sklearn.preprocessing import OneHotEncoder
 
 import pmflib as pmf
 from benchmarks.data import DATA
@@ -73,11 +64,6 @@ MOST_DRAFTED = 20_000
 DRAFTS = ("chosen", "quantiles")
 """Folders of drafts, with cuts by the target where they are chosen, and without."""
 N_PARTS = 10
-MOST_POOLED, MOST_COLUMNS, N_POOLED = 900, 60, 5
-"""Rows, columns and parts of tables for averages of predictions."""
-POOL_RIVALS = ("auto", "mixture", "logistic regression", "boosting")
-LEAST = 1e-6
-"""Least probability of rivals."""
 TUNED = ("car", "iris", "breast_cancer", "diabetes", "nltcs", "movies", "pisa_item")
 BASELINES = ("logistic regression", "pool", "naive Bayes", "majority class")
 
@@ -247,69 +233,6 @@ def compare_cuts(name: str, splits: int) -> None:
     print(f"| {name} | {mine.size} | {mine.mean():.4f} | {' | '.join(cells)} |", flush=True)
 
 
-def compare_pools(name: str, splits: int) -> None:
-    """Print the log-loss of an average of predictions, and its differences from others."""
-    if name in TABLES:
-        codes = TABLES[name]()
-        codes = codes[codes[:, 0] >= 0]
-    else:
-        frame, target = read_frame(name, MOST_POOLED, 1)
-        is_many = [frame[each].dtype.kind in "fi" and frame[each].nunique() > 8 for each in frame]
-        columns = [
-            bin_column(frame[each].to_numpy(float), 8) if many else frame[each].to_numpy()
-            for each, many in zip(frame, is_many, strict=True)
-        ]
-        codes = make_codes([target, *columns])
-    codes = codes[np.random.default_rng(1).permutation(len(codes))[:MOST_POOLED], :MOST_COLUMNS]
-    schema = pmf.Schema.from_cardinalities((codes.max(axis=0) + 1).tolist())
-    parts = np.random.default_rng(2).integers(N_POOLED, size=len(codes))
-    found: dict[str, list[np.ndarray]] = {}
-    seconds: dict[str, list[float]] = {"pool": [], "auto": []}
-    for split in range(splits):
-        train, test = codes[parts != split], codes[parts == split]
-        hidden = test.copy()
-        hidden[:, 0] = -1
-        began = time.process_time()
-        fitted = pmf.fit_em(Codes(train), schema=schema, target=0, effort="quick")
-        seconds["pool"].append(time.process_time() - began)
-        began = time.process_time()
-        auto = pmf.fit_em(Codes(train), schema=schema, rank="auto", target=0).model
-        seconds["auto"].append(time.process_time() - began)
-        assert fitted.pool is not None
-        predicted = {
-            "pool": fitted.pool.predict_proba(Codes(hidden), 0),
-            "auto": auto.predict_proba(Codes(hidden), 0),
-            "mixture": fitted.model.predict_proba(Codes(hidden), 0),
-            **predict_by_rivals(train, test, schema[0].cardinality),
-        }
-        for key, pmfs in predicted.items():
-            found.setdefault(key, []).append(-score_rows(pmfs, DenseBlock(test), 0))
-    mine, *others = (np.concatenate(each) for each in found.values())
-    cells = ["{:+.4f} +- {:.4f}".format(*compare_samples(mine, other)) for other in others]
-    cells.append(" and ".join(f"{statistics.median(each):.1f}" for each in seconds.values()))
-    print(f"| {name} | {mine.size} | {mine.mean():.4f} | {' | '.join(cells)} |", flush=True)
-
-
-def predict_by_rivals(train: np.ndarray, test: np.ndarray, rank: int) -> dict[str, np.ndarray]:
-    """Predictions of logistic regression, its penalty by cross-validation, and of boosting."""
-    encoder = OneHotEncoder(handle_unknown="ignore").fit(train[:, 1:])
-    regression = LogisticRegressionCV(
-        Cs=[0.03, 0.1, 0.3, 1, 3], cv=5, scoring="neg_log_loss", max_iter=500
-    ).fit(encoder.transform(train[:, 1:]), train[:, 0])
-    boosted = HistGradientBoostingClassifier(
-        max_iter=60, learning_rate=0.08, early_stopping=False
-    ).fit(train[:, 1:], train[:, 0])
-    found = {}
-    for name, fitted, rows in (
-        ("logistic regression", regression, encoder.transform(test[:, 1:])),
-        ("boosting", boosted, test[:, 1:]),
-    ):
-        pmfs = np.full((len(test), rank), LEAST)
-        pmfs[:, fitted.classes_] = np.maximum(fitted.predict_proba(rows), LEAST)
-        found[name] = pmfs / pmfs.sum(axis=1, keepdims=True)
-    return found
-
-
 def compare_drafts(name: str, splits: int) -> None:
     """Print the log-loss of drafted pipelines on their test folds, and its differences from others."""
     found: dict[str, list[np.ndarray]] = {}
@@ -447,21 +370,15 @@ def main() -> None:
     parser.add_argument(
         "--drafts", help="tables with numbers, comma-separated, for whole pipelines"
     )
-    parser.add_argument("--pools", help="tables, comma-separated, for averages of predictions")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rivals: tuple[str, ...] = ("quantiles", "logistic regression", "boosting")
     compare, names = compare_cuts, options.cuts
     if options.drafts:
         rivals, compare, names = (DRAFTS[1], "majority class"), compare_drafts, options.drafts
-    title = "log-loss, chosen cuts"
-    if options.pools:
-        rivals, compare, names = POOL_RIVALS, compare_pools, options.pools
-        title = "log-loss, average"
     if names:
-        heads = ["table", "rows", title, *(f"less {each}" for each in rivals)]
+        heads = ["table", "rows", "log-loss, chosen cuts", *(f"less {each}" for each in rivals)]
         heads += ["CPU s of cuts"] if options.drafts else []
-        heads += ["CPU s, average and auto"] if options.pools else []
         print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
         for name in names.split(","):
             compare(name, options.splits)

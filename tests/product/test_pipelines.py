@@ -22,7 +22,7 @@ SECTIONS: dict[str, dict[str, dict[str, object]]] = {
     "average": {"em": {"members": 3}},
     "forests": {"model": {"rank": 2, "dependence": "tree"}},
     "traits": {"model": {"rank": 2, "method": "traits"}},
-    "stack": {"model": {}},
+    "stack": {"model": {"classes": 2}},
 }
 """Options of a pipeline that fits a family; the others have no pipeline."""
 NAMES = [f"u-person-{number:03}-x" for number in range(N_ROWS)]
@@ -52,8 +52,11 @@ def check_report(pipeline):
     model = load_model(pipeline.config, last(pipeline)["model"])
     assert found.model.model.kind == model.kind
     shares = {each.state: each.prior for each in found.model.states}
-    # states of a stack are not to be read
-    held = [] if model.origin.is_stack else model.prior.tolist()
+    # states of a stack are not to be read, but those of the classes beside it
+    held = model.prior.tolist()
+    if model.origin.is_stack:
+        assert found.model.read.rank == 2
+        held = found.model.read.prior.tolist()
     assert shares == pytest.approx(dict(enumerate(held)))
     assert found.data.adds_up
     with warnings.catch_warnings():
